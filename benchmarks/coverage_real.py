@@ -40,7 +40,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     )
     lines = {} if quick else regressions()
     value = {name: [round(each, 3) for each in cell] for name, cell in {**cells, **lines}.items()}
-    covered = [min(cell[0], *cell[2:]) for cell in (*cells.values(), *lines.values())]
+    covered = [min((cell[0], *cell[2:])) for cell in (*cells.values(), *lines.values())]
     wide = [sum(cell[1] > WIDEST for cell in each.values()) for each in (cells, lines)]
     if quick:
         return Rehearsal(value, {"at least 85 % of 40 runs on one generated set": bool(min(covered) >= 0.85)})

@@ -1,17 +1,21 @@
 """Claim: 200M generated ratings of 5M users are fitted from disk on two cores within 4 GiB, in time linear in them.
 
-Ratings are generated to Parquet files, sharded by `apportion shard`, and fitted by `apportion fit`, each in a process
-of its own whose peak of resident memory is measured. The time per rating of a fit from disk is compared with that of
-the same fit in memory, on the smallest size. Linear: the time per rating of the largest is at most that of the
-smallest by a quarter.
+Ratings are generated to Parquet files, sharded by `apportion shard`, and fitted from disk, each in a process of its own
+whose peak of resident memory is measured. The time per rating of a fit from disk is compared with that of the same fit
+in memory, on the smallest size, each the faster of two runs. Linear: the time per rating of the largest is at most that
+of the smallest and a quarter. Seconds are those of the clock. On a machine that others use, APPORTION_ALONE names a
+command that runs another one while everything else waits; fits are run by it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ import numpy as np
 
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
-SIZES = (25_000_000, 50_000_000, 100_000_000, 200_000_000)
+SIZES = (25_000_000, 75_000_000, 200_000_000)
 QUICK_SIZES = (60_000,)
 RATINGS_OF_A_USER, ITEMS = 40, 20_000
 USERS_OF_A_FILE = 125_000
@@ -65,7 +69,8 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
         for size in QUICK_SIZES if quick else SIZES:
-            found.append(_measured(Path(place), size, in_memory=not found))
+            found.append(_measured(Path(place), size, in_memory=not found, runs=1 if quick or found else 2))
+            print(found[-1], file=sys.stderr, flush=True)
     rows = [[each[name] for name in ("ratings", "shard", "fit", "shard_gib", "fit_gib", "ns")] for each in found]
     print_table(["ratings", "shard, s", "fit, s", "peak of shard, GiB", "peak of fit, GiB", "fit, ns a rating"], rows)
     value = {
@@ -87,11 +92,11 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     )
 
 
-def _measured(place: Path, size: int, *, in_memory: bool) -> dict[str, Any]:
+def _measured(place: Path, size: int, *, in_memory: bool, runs: int) -> dict[str, Any]:
     folder, users = place / f"ratings-{size}", place / f"users-{size}"
     n_ratings = generate(folder, size)
     sharded = _run(_PROGRAM, "shard", str(folder / "*.parquet"), "--out", str(users), "--memory", MEMORY)
-    fitted = _run(_ON_DISK, str(users), MEMORY)
+    fitted = _fitted(_ON_DISK, str(users), MEMORY, runs=runs)
     found = {
         "ratings": n_ratings,
         "shard": round(sharded["seconds"], 1),
@@ -101,7 +106,7 @@ def _measured(place: Path, size: int, *, in_memory: bool) -> dict[str, Any]:
         "ns": 1e9 * fitted["seconds"] / n_ratings,
     }
     if in_memory:
-        found["memory_ns"] = 1e9 * _run(_IN_MEMORY, str(users))["seconds"] / n_ratings
+        found["memory_ns"] = 1e9 * _fitted(_IN_MEMORY, str(users), runs=runs)["seconds"] / n_ratings
     for path in [*folder.iterdir(), *users.iterdir()]:
         path.unlink()
     return found
@@ -131,8 +136,15 @@ def generate(folder: Path, size: int) -> int:
     return written
 
 
-def _run(script: str, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+def _fitted(script: str, *arguments: str, runs: int) -> dict[str, Any]:
+    """The fastest of several fits, which on a shared machine is the least disturbed one."""
+    alone = shlex.split(os.environ.get("APPORTION_ALONE", ""))
+    made = [_run(script, *arguments, before=alone) for _ in range(runs)]
+    return min(made, key=lambda each: float(each["seconds"]))
+
+
+def _run(script: str, *arguments: str, before: Sequence[str] = ()) -> dict[str, Any]:
+    done = subprocess.run([*before, sys.executable, "-c", script, *arguments], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -23,7 +23,8 @@ import json, os, sys
 sys.modules["apportion"] = None  # whoever imports it fails
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 given = json.load(sys.stdin)
-where, k = given["where"], given["k"]
+where, k, column = given["where"], given["k"], given["column"]
+bias = "bias" if column == "vector" else "0"
 """
 _ONNX: Final = """
 import numpy as np, onnxruntime
@@ -54,7 +55,7 @@ found = [list(zip(ids.tolist(), scores.tolist())) for ids, scores in answers]
 _DUCKDB: Final = """
 import duckdb
 width = len(given["users"][0])
-score = f"bias + array_inner_product(vector::float[{width}], ?::float[{width}])"
+score = f"{bias} + array_inner_product({column}::float[{width}], ?::float[{width}])"
 asked = f"select id, {score} as score from read_parquet('{where}') order by score desc limit {k}"
 found = [duckdb.execute(asked, [user]).fetchall() for user in given["users"]]
 """
@@ -63,8 +64,9 @@ import lancedb, tempfile, numpy as np, pyarrow.parquet as parquet
 with tempfile.TemporaryDirectory() as folder:
     table = lancedb.connect(folder).create_table("items", parquet.read_table(where))
     def answer(user):
-        rows = table.search(np.array(user, np.float32)).distance_type("dot").limit(k).to_list()
-        return [(row["id"], 1 - row["_distance"] + row["bias"]) for row in rows]
+        asked = table.search(np.array(user, np.float32), vector_column_name=column)
+        rows = asked.distance_type("dot").limit(k).to_list()
+        return [(row["id"], 1 - row["_distance"] + row.get(bias, 0)) for row in rows]
     found = [answer(user) for user in given["users"]]
 """
 _FAISS: Final = """
@@ -72,7 +74,7 @@ import faiss, numpy as np, pyarrow.parquet as parquet
 index = faiss.read_index(where + "/items.faiss")
 items = parquet.read_table(where + "/items.parquet").to_pylist()
 answers = zip(*index.search(np.array(given["users"], np.float32), k))
-found = [[(items[n]["id"], float(s) + items[n]["bias"]) for s, n in zip(*row)] for row in answers]
+found = [[(items[n]["id"], float(s) + items[n].get(bias, 0)) for s, n in zip(*row)] for row in answers]
 """
 FROM_HISTORIES: Final = {"onnx": _ONNX, "mlflow": _MLFLOW, "huggingface": _HUGGINGFACE}
 """Readers that take a history, by the export that they read."""
@@ -87,10 +89,10 @@ def need_libraries() -> None:
         raise UnavailableError(f"Not installed: {', '.join(missing)}; they come with the development dependencies.")
 
 
-def read(reader: str, where: Path, users: list[Any], k: int) -> Ranked:
-    """Run one reader in a process of its own."""
+def read(reader: str, where: Path, users: list[Any], k: int, column: str = "vector") -> Ranked:
+    """Run one reader in a process of its own; `column` has the vectors of a Parquet file that are ranked by."""
     code = _ALONE + {**FROM_HISTORIES, **FROM_COEFFICIENTS}[reader] + "print(json.dumps(found))\n"
-    given = json.dumps({"where": str(where), "k": k, "users": users})
+    given = json.dumps({"where": str(where), "k": k, "column": column, "users": users})
     done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{reader} failed: {done.stderr.strip().splitlines()[-1]}")

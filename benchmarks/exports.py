@@ -1,10 +1,10 @@
 """Claim: exports, loaded by their own libraries in processes without apportion, recommend what the model does.
 
-Models of MovieLens 1M, ratings and clicks, at ε = 5, and 200 random histories. ONNX, MLflow and the Hugging Face folder
-are given the histories. The Parquet file (by DuckDB and LanceDB) and FAISS are given users' coefficients, and what a
-user has is left out afterwards. Scores may differ by 1e-4 at most, and the first 20 items must be the same; only items
-whose scores are closer than twice the largest difference may change places. The quick form takes generated data and 20
-histories.
+Models of MovieLens 1M at ε = 5 (ratings, ratings ranked by choice, and clicks) and 200 random histories. ONNX, MLflow
+and the Hugging Face folder are given the histories. The Parquet file (by DuckDB and LanceDB) and FAISS are given users'
+coefficients. What a user has is left out afterwards, and they know nothing of exploring places. Scores may differ by
+1e-4 at most, and the first 20 items must be the same; only items whose scores are closer than twice the largest
+difference may change places. The quick form takes generated data and 20 histories.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion import exports
 from apportion.data import Interactions
 from apportion.privacy.statement import rounded_up
 from apportion.recommend.model import ItemModel
 from benchmarks.claim import Outcome, print_table
-from benchmarks.explorer_browser import EPSILON, LONGEST, N_BEST, fitted_models, random_histories
+from benchmarks.explorer_browser import EPSILON, LONGEST, N_BEST, fitted_models, random_histories, ranking_scores
 from benchmarks.export_readers import FROM_HISTORIES, Ranked, need_libraries, read
 
 TARGET = {"largest_difference": 1e-4, "other_items": 0}
@@ -66,22 +67,62 @@ def _compared(reader: str, model: ItemModel, folder: Path, n_histories: int) -> 
     if reader in FROM_HISTORIES:
         ids = model.task_ids.id_of
         users: list[Any] = [{"items": [ids(c) for c, _ in row], "values": [v for _, v in row]} for row in pairs]
-        found = read(reader, folder / name, users, N_BEST)
-    else:
-        users = model.user_vectors(history).astype(float).tolist()
-        found = without_history(model, history, read(reader, folder / name, users, N_BEST + LONGEST), N_BEST)
-    return against_model(model, history, found)
+        return against_model(model, history, read(reader, folder / name, users, N_BEST))
+    users = model.ranking_coefficients(history).astype(float).tolist()
+    column = column_of(model)
+    found = without_history(model, history, read(reader, folder / name, users, N_BEST + LONGEST, column), N_BEST)
+    return against_products(model, history, found)
+
+
+def column_of(model: ItemModel) -> str:
+    """The column of the Parquet file by which the model ranks."""
+    return "vector" if model.choice is None else "rank_vector"
 
 
 def against_model(model: ItemModel, history: Interactions, found: Ranked) -> tuple[float, int]:
     """The largest difference of scores from the model's own, and how many items differ by more than a tie."""
-    expected = model.recommend(history, N_BEST).scores
-    own = model.score(history, np.arange(len(found), dtype=np.int32))
-    codes = np.array([model.task_ids.codes_of([ident for ident, _ in row]) for row in found])
-    scores = np.take_along_axis(own, codes, axis=1)
-    largest = float(np.abs(scores - [[score for _, score in row] for row in found]).max())
-    repeated = sum(N_BEST - len(set(row)) for row in codes.tolist())
-    return largest, repeated + int((np.abs(scores - expected) > 2 * largest + 1e-7).sum())
+    expected = model.recommend(history, N_BEST)
+    own = np.clip(_predicted(model, history), *_bounds(model))
+    codes = _codes(model, found)
+    largest = float(np.abs(np.take_along_axis(own, codes, axis=1) - _scores(found)).max())
+    return largest, _repeated(codes) + _beyond_ties(ranking_scores(model, history), codes, expected.tasks, largest)
+
+
+def against_products(model: ItemModel, history: Interactions, found: Ranked) -> tuple[float, int]:
+    """The same for what is ranked by products of vectors alone, so without exploring places."""
+    own = ranking_scores(model, history)
+    codes = _codes(model, found)
+    largest = float(np.abs(np.take_along_axis(own, codes, axis=1) - _scores(found)).max())
+    own[history.users, history.tasks] = -np.inf
+    expected = np.argsort(-own, axis=1, kind="stable")[:, :N_BEST]
+    return largest, _repeated(codes) + _beyond_ties(own, codes, expected, largest)
+
+
+def _bounds(model: ItemModel) -> tuple[float, float]:
+    """The bounds of what is shown: the scale, if the list shows predicted values beside another ranking."""
+    return (-np.inf, np.inf) if model.choice is None else model.value_range
+
+
+def _predicted(model: ItemModel, history: Interactions) -> NDArray[np.float32]:
+    return model.score(history, np.arange(history.n_users, dtype=np.int32))
+
+
+def _codes(model: ItemModel, found: Ranked) -> NDArray[np.int64]:
+    return np.array([model.task_ids.codes_of([ident for ident, _ in row]) for row in found])
+
+
+def _scores(found: Ranked) -> NDArray[np.float64]:
+    return np.array([[score for _, score in row] for row in found])
+
+
+def _repeated(codes: NDArray[np.int64]) -> int:
+    return sum(N_BEST - len(set(row)) for row in codes.tolist())
+
+
+def _beyond_ties(own: NDArray[Any], codes: NDArray[Any], expected: NDArray[Any], largest: float) -> int:
+    """How many items are not those expected, and differ from them by more than a tie."""
+    gaps = np.abs(np.take_along_axis(own, codes, axis=1) - np.take_along_axis(own, expected, axis=1))
+    return int(((codes != expected) & (gaps > 2 * largest + 1e-7)).sum())
 
 
 def without_history(model: ItemModel, history: Interactions, ranked: Ranked, k: int) -> Ranked:

@@ -3,11 +3,14 @@
 Operators (tests/mutation/operators.py) are applied at every place of the privacy-relevant packages where they parse. A
 seeded sample takes from every package and operator, more often from those where privacy was broken before. A judge with
 means of its own decides whether a mutant breaks privacy. Mutants that it finds to break privacy are given to the tests
-of their package, for twenty seconds of one core. Mutants that crash, or that the judge finds nothing wrong
-with, are counted and left. Both the judge and the tests must pass the library as it is.
+that run the function they change, for twenty seconds of one core. Mutants that crash, or that the judge finds nothing
+wrong with, are counted and left. So are, before the sample is drawn, places that no scenario of the judge runs and
+functions of estimators that hold the same on neighbours, given what was released: they see nothing private. Both the
+judge and the tests must pass the library as it is.
 
-Give another sample by `APPORTION_MUTANTS_SEED`, a smaller one by `APPORTION_MUTANTS`, and fewer processes by
-`APPORTION_MUTANTS_PROCESSES`. Answers are kept in benchmarks/partial, so that a run that was stopped goes on.
+Give another sample by `APPORTION_MUTANTS_SEED`, a smaller one by `APPORTION_MUTANTS`, fewer processes by
+`APPORTION_MUTANTS_PROCESSES`, and an end by `APPORTION_MUTANTS_MINUTES`. Answers are kept in benchmarks/partial, so
+that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +34,10 @@ from benchmarks.claim import PARTIAL, Outcome, Rehearsal, print_table
 ROOT = Path(__file__).parents[1]
 TESTS, PACKAGE = ROOT / "tests", ROOT / "src" / "apportion"
 sys.path.insert(0, str(TESTS))
+
+AFTER = ("audits.py", "forks.py", "strata.py", "__init__.py")
+JUDGE = sorted(path for path in (TESTS / "mutation").glob("*.py") if path.name not in AFTER)
+"""What decides which mutants break privacy; it is frozen before any mutant is given to the tests."""
 
 WANTED, LEAST_KILLED, SEED = 300, 0.98, 1
 AT_ONCE = 8  # mutants that are drawn before the sample looks at answers: the same on every machine
@@ -49,11 +57,11 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     wanted, seed = (
         int(os.environ.get(f"APPORTION_MUTANTS{name}", given)) for name, given in (("", WANTED), ("_SEED", SEED))
     )
-    run = _Run(sources.Strata(everything, seed), seed)
-    found = run.breaking(wanted)
+    run = _Run(everything, seed)
+    found = run.audited(run.breaking(wanted))
     honest = run.honest()
     survivors = [f"{_line(mutant)}: {why}" for mutant, (why, noticed) in found.items() if noticed is None]
-    _show({mutant: noticed is not None for mutant, (_, noticed) in found.items()})
+    _show(_by_package(found))
     print("survivors:", *survivors, sep="\n  ")
     killed = len(found) - len(survivors)
     share = killed / max(len(found), 1)
@@ -61,9 +69,10 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         {"breaking": len(found), "killed": killed, "share": round(share, 4), "honest": honest, **run.counted},
         {"breaking": WANTED, "share": LEAST_KILLED, "honest": "passes"},
         len(found) >= WANTED and share >= LEAST_KILLED and honest == "passes",
-        f"{killed} of {len(found)} mutants that break privacy are noticed by the audits of their package",
-        {"seed": seed, "mutants": len(everything), "survivors": survivors},
-    )
+        f"{killed} of {len(found)} mutants that break privacy are noticed by the audits that run their function",
+        {"seed": seed, "mutants": len(everything), "judge": _hash(JUDGE), "not reached": run.blind,
+         "by package": _by_package(found), "survivors": survivors},
+    )  # fmt: skip
 
 
 def _rehearsal(everything: list[Any]) -> Rehearsal:
@@ -87,43 +96,68 @@ def _judged_alone(mutant: str) -> str:
 class _Run:
     """Workers that answer, what they answered before, and the sample."""
 
-    def __init__(self, strata: Any, seed: int) -> None:
-        self._strata, source = strata, _hash([PACKAGE])
+    def __init__(self, everything: list[Any], seed: int) -> None:
+        source = _hash([PACKAGE])
         PARTIAL.mkdir(exist_ok=True)
-        self._verdicts = _Kept(f"mutants-judged-{source}-{_hash([TESTS / 'mutation'])}.jsonl")
+        self._verdicts = _Kept(f"mutants-judged-{source}-{_hash(JUDGE)}.jsonl")
         self._audits = _Kept(f"mutants-audited-{source}.jsonl", _test_stands)
-        self._honest = _Kept(f"mutants-honest-{source}-{_hash([TESTS])}.jsonl")
-        lines = PARTIAL / f"mutants-lines-{source}-{_hash([TESTS / 'mutation'])}.json"
-        self._judges, self._auditors = _Workers("judge", str(lines)), _Workers("audits")
+        lines = PARTIAL / f"mutants-lines-{source}-{_hash(JUDGE)}.json"
+        tests = PARTIAL / f"mutants-tests-{source}.jsonl"
+        self._judges, self._tests = _Workers("judge", str(lines)), tests
         self._pool = ThreadPoolExecutor(_processes())
-        self.counted: Counter[str] = Counter()
-        self.counted.update({"judged": 0, "holds": 0, "fails": 0})
+        self._judged = self._judges.ask("")["verdict"]
+        places = importlib.import_module("mutation.worker").places_of(lines)
+        reached = _reached(everything, places)
+        self.blind = dict(Counter(mutant.package for mutant in everything) - Counter(m.package for m in reached))
+        near = [each for each in reached if places.can_break(each)]
+        self.counted: Counter[str] = Counter({"near": len(near), "reached": len(reached), "judged": 0})
+        self._strata = importlib.import_module("mutation.strata").Strata(near, seed, places.function)
+
+    def breaking(self, wanted: int) -> dict[Any, str]:
+        """Mutants that break privacy, and why."""
+        found: dict[Any, str] = {}
+        until = time.monotonic() + 60 * float(os.environ.get("APPORTION_MUTANTS_MINUTES", "inf"))
+        while len(found) < wanted and time.monotonic() < until:
+            if not (drawn := [each for _ in range(AT_ONCE) if (each := self._strata.draw())]):
+                break
+            broken = self._broken(drawn)
+            found |= dict(list(broken.items())[: wanted - len(found)])
+            print(f"{self.counted['judged']} judged, {len(found)} break privacy", flush=True)
+        return found
+
+    def audited(self, broken: dict[Any, str]) -> dict[Any, tuple[str, str | None]]:
+        """Why mutants break privacy, and which test noticed."""
+        auditors = _Workers("audits", str(self._tests))
+        self._whole = auditors.ask("")
+        answers = self._pool.map(lambda each: self._audits.of(str(each), auditors.ask), broken)
+        found = {}
+        for (each, why), answer in zip(broken.items(), answers, strict=True):
+            found[each] = why, answer["noticed"]
+            print(f"{len(found)} {answer['noticed'] or 'SURVIVES'} <- {_line(each)}: {why}", flush=True)
+        return found
 
     def honest(self) -> str:
         """Whether judge and audits find nothing wrong with the library as it is."""
-        judged = self._honest.of("", self._judges.ask)
-        audited = {name: self._honest.of(name, self._auditors.ask) for name in self._strata.packages}
-        print("the library as it is:", judged["verdict"])
-        rows = [[name, held["of"], held["audits"], held["seconds"], held["noticed"]] for name, held in audited.items()]
-        print_table(["package", "audits", "run within 20 s", "seconds", "fails"], rows)
-        passes = judged["verdict"] == "holds" and not any(held["noticed"] for held in audited.values())
-        return "passes" if passes else "fails"
+        held = self._whole
+        print("the library as it is:", self._judged)
+        print_table(["audits", "seconds", "fail"], [[held["audits"], held["seconds"], held["noticed"]]])
+        return "passes" if self._judged == "holds" and not held["noticed"] else "fails"
 
-    def breaking(self, wanted: int) -> dict[Any, tuple[str, str | None]]:
-        """Mutants that break privacy: why, and which test noticed."""
-        found: dict[Any, tuple[str, str | None]] = {}
-        while len(found) < wanted and (drawn := [each for _ in range(AT_ONCE) if (each := self._strata.draw())]):
-            verdicts = list(self._pool.map(lambda each: self._verdicts.of(str(each), self._judges.ask), drawn))
-            broken = {each: v["why"] for each, v in zip(drawn, verdicts, strict=True) if v["verdict"] == "breaks"}
-            for each, verdict in zip(drawn, verdicts, strict=True):
-                self._strata.tell(each, breaks=each in broken)
-                self.counted.update(["judged", *({verdict["verdict"]} - {"breaks"})])
-            told = list(self._pool.map(lambda each: self._audits.of(str(each), self._auditors.ask), broken))
-            for (each, why), answer in zip(broken.items(), told, strict=True):
-                if len(found) < wanted:
-                    found[each] = why, answer["noticed"]
-                    print(f"{len(found)} {answer['noticed'] or 'SURVIVES'} <- {_line(each)}: {why}", flush=True)
-        return found
+    def _broken(self, drawn: list[Any]) -> dict[Any, str]:
+        """Of these mutants those that break privacy, and why."""
+        verdicts = list(self._pool.map(lambda each: self._verdicts.of(str(each), self._judges.ask), drawn))
+        broken = {each: v["why"] for each, v in zip(drawn, verdicts, strict=True) if v["verdict"] == "breaks"}
+        for each, verdict in zip(drawn, verdicts, strict=True):
+            self._strata.tell(each, breaks=each in broken)
+            self.counted.update(["judged", *({verdict["verdict"]} - {"breaks"})])
+        return broken
+
+
+def _reached(everything: list[Any], places: Any) -> list[Any]:
+    """Mutants at places that some scenario of the judge runs."""
+    runs = {(each.module, each.place): each for each in everything}
+    runs = {at: bool(places.running_line(each)) for at, each in runs.items()}
+    return [each for each in everything if runs[each.module, each.place]]
 
 
 class _Kept:
@@ -202,10 +236,13 @@ def _line(mutant: Any) -> str:
     return f"{mutant.operator}: {sources.described(mutant, path.with_suffix('.py'))} ({mutant})"
 
 
-def _show(noticed: dict[Any, bool]) -> None:
-    packages = sorted({mutant.package for mutant in noticed})
-    rows = []
-    for package in packages:
-        seen = [noticed[mutant] for mutant in noticed if mutant.package == package]
-        rows.append([package, len(seen), sum(seen), len(seen) - sum(seen)])
+def _by_package(found: dict[Any, tuple[str, str | None]]) -> dict[str, list[int]]:
+    """Mutants that break privacy, and those that were noticed."""
+    packages = sorted({mutant.package for mutant in found})
+    seen = {name: [held for mutant, (_, held) in found.items() if mutant.package == name] for name in packages}
+    return {name: [len(held), len([each for each in held if each])] for name, held in seen.items()}
+
+
+def _show(by_package: dict[str, list[int]]) -> None:
+    rows = [[name, broken, noticed, broken - noticed] for name, (broken, noticed) in by_package.items()]
     print_table(["package", "break privacy", "noticed", "survive"], rows)

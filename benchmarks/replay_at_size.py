@@ -4,12 +4,14 @@ A million users, one of them with 50,001 rows, others with a half, a quarter, ..
 have. Every pass of every estimator is repeated without a heavy user and on that user alone: the sums must add up, in
 whole numbers where they are whole numbers, and what the user adds stays within the sensitivity. For statistics whose
 numbers of rows are public the user's values are turned round instead. Boundaries are read from the sources, those of
-the compiled kernel included; blocks larger than the data are made smaller for the run.
+the compiled kernel included; blocks larger than the data are made smaller for the run. What was measured is kept in
+benchmarks/partial, so that a full run that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import time
 from pathlib import Path
@@ -19,7 +21,8 @@ import numpy as np
 
 from apportion.auditing.boundaries import NOT_SIZES, Sizes, block_sizes, small_blocks
 from apportion.engines import LocalEngine, TorchEngine
-from benchmarks.claim import Outcome, Rehearsal, print_table
+from benchmarks import source
+from benchmarks.claim import PARTIAL, Outcome, Rehearsal, print_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -37,13 +40,17 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         "memory, floats": (LocalEngine(np.float64), sizes.SUITE if quick else medium),
         "torch": (TorchEngine("cpu", np.float64, exact=True), sizes.SUITE if quick else medium),
     }
+    place = PARTIAL / f"replay-at-size-{source.fingerprint('replay-at-size')[:12]}.jsonl"
+    kept = {} if quick else _kept(place)
     rows: list[list[Any]] = []
     for name in QUICK if quick else passes.FITS:
         for engine, (adds_up, world) in list(engines.items())[: 1 if quick else None]:
-            start = time.perf_counter()
-            ratio, gap, sums = _largest(sizes, passes, name, adds_up, world)
-            rows.append([name, engine, sums, ratio, gap, round(time.perf_counter() - start, 1)])
-            print(*rows[-1], flush=True)
+            row = kept.get((name, engine)) or _row(sizes, passes, name, engine, adds_up, world)
+            rows.append(row)
+            print(*row, flush=True)
+            if not quick and (name, engine) not in kept:
+                with place.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
     print_table(["estimator", "engine", "sums", "largest ratio", "largest gap", "seconds"], rows)
     crossed = _crossed(sizes)
     largest, gap = max(row[3] for row in rows), max(row[4] for row in rows)
@@ -60,6 +67,20 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         f"{crossed['beyond the data']} of {crossed['found']} boundaries not crossed",
         {"users": sizes.FULL.n_users, "rows_of_one_user": sizes.FULL.heaviest, "other engines": [100_000, 20_001]},
     )
+
+
+def _kept(place: Path) -> dict[tuple[str, str], list[Any]]:
+    """Rows of a run that was stopped, by estimator and engine."""
+    place.parent.mkdir(exist_ok=True)
+    rows = [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
+    return {(row[0], row[1]): row for row in rows}
+
+
+def _row(sizes: Any, passes: Any, name: str, engine: str, adds_up: Any, world: Any) -> list[Any]:
+    """Estimator, engine, number of sums, largest ratio and gap, seconds."""
+    start = time.perf_counter()
+    ratio, gap, sums = _largest(sizes, passes, name, adds_up, world)
+    return [name, engine, sums, ratio, gap, round(time.perf_counter() - start, 1)]
 
 
 def _largest(sizes: Any, passes: Any, name: str, engine: Any, world: Any) -> tuple[float, float, int]:

@@ -21,7 +21,7 @@ from apportion.auditing.tester import audit_outputs
 from apportion.linalg.packed import pack, packed_size, unpack
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.task_sums import OuterSum, TaskModels, model_gram
+from apportion.privacy.task_sums import OuterSum, TaskModels, outer_sum
 from apportion.published.model_protection import Wishart
 from benchmarks.claim import Outcome, print_table
 
@@ -87,7 +87,7 @@ def published(setting: Setting, present: bool, epsilon: float, draws: int, seed:
 
 
 def _sum(setting: Setting, present: bool) -> OuterSum:
-    return model_gram(TaskModels.clipped(setting.models(present), NORM), ADD_REMOVE_TASK)
+    return outer_sum(TaskModels.clipped(setting.models(present), NORM), ADD_REMOVE_TASK)
 
 
 def gaussian(setting: Setting, present: bool, epsilon: float, draws: int) -> Floats:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.allocation import SplitEqually
-from apportion.privacy import ObservationRows, Rows
+from apportion.allocation import SplitEqually, TaskFactors
+from apportion.estimators.contributions import capped_weights
+from apportion.privacy import ADD_REMOVE, Neighbours, ObservationRows, Rows
 from apportion.privacy.contributions import (
+    CellWeights,
     ClippedParts,
     GroupMoments,
     GroupSums,
@@ -23,6 +25,7 @@ from apportion.privacy.contributions import (
     UserGram,
     UserTotal,
     Votes,
+    Weighting,
     WithoutHeldOut,
 )
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
@@ -52,6 +55,23 @@ class RowsOfPairs:
 
     def __call__(self, users, kernels):
         return ObservationRows.scaled(users.column(self.column), self.norm)
+
+
+@dataclass(frozen=True, eq=False)
+class SomeTasks(Weighting):
+    """Every third task is left out, however many there are."""
+
+    description: str = "a third left out"
+    neighbours: Neighbours = ADD_REMOVE
+
+    def form(self, users):
+        return self._among(users.n_tasks).form(users)
+
+    def of_tasks(self, n_tasks):
+        return self._among(n_tasks).of_tasks(n_tasks)
+
+    def _among(self, n_tasks):
+        return TaskFactors(np.arange(n_tasks) % 3 != 1, self.description)
 
 
 def users_of(data, rows=None):
@@ -134,6 +154,8 @@ CONTRIBUTIONS = {
     "sums by group in L1 norm": lambda: GroupSums(STATISTICS, taxicab=True),
     "L1 norms over groups": lambda: ClippedParts(L1_NORMS, (L1_NORMS.output,)),
     "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
+    "weights of cells": lambda: CellWeights(np.array([1.0, 2.5, 4.0]), capped_weights(2.0)),
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
+    "counts of some tasks": lambda: TaskCounts(SomeTasks()),
 }

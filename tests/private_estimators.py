@@ -23,6 +23,7 @@ def ratings(**arguments):
 
 
 def clicks(**arguments):
+    """With so few users in the data of tests that popularity gets the whole budget."""
     engine = LocalEngine(np.float64, chunk=17)
     defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 3, "engine": engine}
     return PrivateClickRecommender(**{**defaults, **arguments})
@@ -36,6 +37,11 @@ def clicks_of_default_size(**arguments):
 def ratings_by_choice(**arguments):
     """With so many users declared that they are always asked to vote on choices."""
     return ratings(**{"rank_by": "choice", "n_users": 1000, **arguments})
+
+
+def ratings_with_choices(**arguments):
+    """The default with many users of many rows declared or released, so that choices are learned for predictions."""
+    return ratings(**{"n_users": 1000, **arguments})
 
 
 def alternating(kind, update, policy):

@@ -88,12 +88,28 @@ def squared(outputs, targets):
     return (outputs[:, 0] - targets).square()
 
 
-def trainer(optimizer=DPSGD, dropout=0.0, **settings):
+class Words(nn.Module):
+    """Looks two words up in a table, by the first two inputs of a row, and sums over them."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.table, self.out = nn.Embedding(8, 4), nn.Linear(4, 1)
+
+    def forward(self, rows):
+        words = (rows[:, :2].detach() * 1000).long() % 8
+        return self.out(self.table(words)).sum(1)
+
+
+def network(dropout=0.0):
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 1))
+
+
+def trainer(network=network, optimizer=DPSGD, dropout=0.0, **settings):
     """Trainers of a small network."""
 
     def make(**given):
         torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 1)).double()
+        module = network(dropout).double()
         chosen = optimizer(module.parameters(), lr=0.05)
         defaults = {"epsilon": 2.0, "delta": 1e-5, "steps": 3, "rows_at_once": 40}
         return PrivateTrainer(module, chosen, squared, **{**defaults, **settings, **given})
@@ -103,7 +119,7 @@ def trainer(optimizer=DPSGD, dropout=0.0, **settings):
 
 PRIVATE_TRAINERS = {
     "trained module, DP-SGD": trainer(),
-    "trained module, DP-AdamBC, sampled users": trainer(DPAdamBC, sampling=0.5),
+    "trained module, DP-AdamBC, sampled users": trainer(optimizer=DPAdamBC, sampling=0.5),
     "trained module, clip by a quantile": trainer(clip=QuantileClip(0.2)),
     "trained module, means of rows, declared number": trainer(mean_of_rows=True, n_units=12),
     "trained module, dropout, released loss": trainer(dropout=0.5, losses=ReleasedLoss(2.0, 0.1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 
@@ -73,11 +74,12 @@ class Federation:
     def clients(self, post=None):
         return ClientsByPost(post or LocalPost(self.desks), self.conditions, self.server)
 
-    def opening(self, content, run=None, secret=None, conditions=None):
+    def opening(self, content, run=None, secret=None, conditions=None, until=None):
         """The letter that opens a pass, signed with the server's key or another, for these conditions or others."""
         run = run or os.urandom(16)
-        signature = signed_by(secret or self.server, (conditions or self.conditions).opening(run, content))
-        return letters.first_letter(run, content, signature)
+        until = int(time.time()) + 60 if until is None else until
+        signature = signed_by(secret or self.server, (conditions or self.conditions).opening(run, content, until))
+        return letters.first_letter(run, content, until, signature)
 
     @property
     def elsewhere(self):

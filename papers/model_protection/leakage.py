@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apportion.linalg.packed import unpack
 from apportion.privacy import Budget, Purpose, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
-from apportion.privacy.task_sums import TaskModels, model_gram
+from apportion.privacy.task_sums import TaskModels, outer_sum
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ def measure(seed: int, epsilon: float = EPSILON) -> Leak:
     models[-1] *= TIMES
     exposed = _projection(models.T @ models, 0.0)
     session = Session(Budget(epsilon, DELTA), noise=SeededNoise(seed), neighbours=ADD_REMOVE_TASK)
-    total = model_gram(TaskModels.clipped(models, CLIP_NORM), ADD_REMOVE_TASK)
+    total = outer_sum(TaskModels.clipped(models, CLIP_NORM), ADD_REMOVE_TASK)
     packed = session.release(Purpose.MODEL_COVARIANCE, total, session.plan(sum=1.0).one("sum"))
     released = np.asarray(unpack(packed), np.float64)
     edge = session.statement().releases[0].stddev * math.sqrt(2 * N_FEATURES)

@@ -133,7 +133,7 @@ FITS = {
     "statistics by group": by_group,
     "ratings with features": partial(fit, partial(ratings, features=items())),
     "clicks with features": partial(
-        fit, partial(clicks, features=items(), settings=ClickSettings(feature_prior=True), dimension=None)
+        fit, partial(clicks, features=items(), settings=ClickSettings(feature_prior=True), dimension=None, n_users=1000)
     ),
     **{
         f"{name}, in float32": partial(fit, partial(PRIVATE_ESTIMATORS[name], engine=LocalEngine()))

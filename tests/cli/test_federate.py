@@ -12,11 +12,15 @@ import pytest
 from apportion import linalg
 from apportion.cli.federate_app import ACCOUNT, KEY, agreed, desk_of, fit_over, secret_key, users_of
 from apportion.federated import RefusedError
+from apportion.parties import ProtectedMultiTask
+from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.recommend import load
 from apportion.transport import Account, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
 from federation_files import OneMachine, write_everybody, write_federation
 from loopback_federation import write_certificates
+
+from party_cases import low_rank_tasks
 
 TLS = ("--certificate", "x.pem", "--key", "x.pem")
 pytestmark = pytest.mark.skipif(not linalg.compiled_available(), reason="exact sums need the compiled kernel")
@@ -48,6 +52,38 @@ def test_a_rehearsal_of_the_encoder_is_that_of_one_machine(run, folder):
     np.testing.assert_array_equal(there.vectors, here.vectors)
     assert len(there.statement.releases) == 2 + 2 * 2
     assert there.feature_map is not None
+
+
+def write_parties(folder, n_parties=5, **settings):
+    """Write a federation whose clients are parties, with rows of features and labels."""
+    config, _ = write_federation(folder, n_parties, n_users=10, kind="parties", label="wage", **settings)
+    (folder / "items.txt").write_text("age\nyears\n")
+    x, y = low_rank_tasks(2, n_parties, dimension=2, rank=1)
+    files = [folder / f"party{number}.csv" for number in range(n_parties)]
+    for file, rows, labels in zip(files, x, y, strict=True):
+        lines = [f"{a!r},{label!r},{b!r}\n" for (a, b), label in zip(rows.tolist(), labels.tolist(), strict=True)]
+        file.write_text("age,wage,years\n" + "".join(lines))
+    return config, files, (x, y)
+
+
+def test_parties_rehearse_and_each_learns_its_own_model_at_home(run, folder):
+    config, files, (x, y) = write_parties(folder, noise="server", seed=1, rounds=2)
+    run("federate", "simulate", config, *files, "--out", "shared")
+    run("federate", "learn", config, files[3], folder / "shared" / "released.json", "--out", "own.json")
+    told, own = Federation.read(config), json.loads((folder / "own.json").read_text())["model"]
+    settings = {"n_tasks": 5, "neighbours": ADD_REMOVE_TASK, "fit_intercept": True, "rounds": 2, "noise": told.source}
+    together = ProtectedMultiTask(told.epsilon, told.delta, **settings).fit(x, y)
+    assert [own["age"], own["years"]] == pytest.approx(together.coef_[3].tolist(), rel=1e-12)
+    assert own["intercept"] == pytest.approx(together.intercept_[3], rel=1e-12)
+
+
+def test_a_party_without_a_feature_or_with_another_file_is_refused(run, folder):
+    config, files, _ = write_parties(folder, noise="server", seed=1, rounds=1)
+    files[1].write_text("age,wage\n1,2\n")
+    refused = run("federate", "simulate", config, *files, "--out", "shared", code=2)
+    assert "party1.csv: Expected the column 'years'" in refused.stderr
+    again = run("federate", "learn", config, files[0], config, "--out", "own.json", code=2)
+    assert "Expected what a federation of parties released" in again.stderr
 
 
 def test_clients_of_an_encoder_draw_the_noise(run, folder):

@@ -48,11 +48,28 @@ def test_a_rule_for_rows_comes_too_late_for_a_folder(run, users):
     assert "choose rows before" in run("fit", users, *SMALL, "--where", "rating > 2", "--out", "one", code=2).stderr
 
 
+ASKED = ("--user", "user", "--epsilon", "1", "--seed", "1", "--json")
+
+
+@pytest.mark.parametrize("statistic", [("mean",), ("quantile", "--step", "0.5")], ids=["mean", "quantile"])
+def test_a_statistic_of_a_folder_is_that_of_the_file_and_is_read_shard_by_shard(run, ratings, users, statistic):
+    asked = (*statistic[1:], "--value", "rating", "--range", "1", "5", *ASKED, "--memory", "16MiB")
+    here, there = (run(statistic[0], data, *asked) for data in (ratings, users))
+    assert here.json == there.json
+    assert "into memory" not in there.stderr
+
+
 def test_other_commands_load_a_folder_and_say_so(run, ratings, users):
-    asked = ("--user", "user", "--value", "rating", "--range", "1", "5", "--epsilon", "1", "--seed", "1", "--json")
-    here, there = run("mean", ratings, *asked), run("mean", users, *asked)
+    here, there = (run("count", data, *ASKED) for data in (ratings, users))
     assert here.json == there.json
     assert "loads the folder of users into memory" in there.stderr
+
+
+def test_a_statistic_names_the_columns_that_a_folder_has(run, users):
+    asked = ("mean", users, "--range", "1", "5", *ASKED)
+    assert "there is no column of numbers 'hours'; those kept are" in run(*asked, "--value", "hours", code=2).stderr
+    other = ("mean", users, "--range", "1", "5", "--value", "rating", "--user", "who", "--epsilon", "1")
+    assert "the folder was made with user column 'user', got 'who'" in run(*other, code=2).stderr
 
 
 def test_names_may_have_stars_in_them(run, write, rows, ratings):

@@ -85,6 +85,15 @@ def test_means_are_those_of_the_estimator(run, columns, delta):
     assert answer.json["statement"] == json.loads(fitted.statement_.to_json())
 
 
+def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(run, folder):
+    run(*MEAN, "--epsilon", 1, "--seed", 5, "--max-size", 64, "--page", "rows.html")
+    run(*MEAN, "--epsilon", 1, "--seed", 5, "--of", "users", "--page", "users.html")
+    rows, users = ((folder / name).read_text(encoding="utf-8") for name in ("rows.html", "users.html"))
+    # two standard deviations of the sum of two Laplace variables of scale 1/0.12
+    assert "up to about 34 users of one size are lost in the noise. Lower --max-size, now 64" in rows
+    assert "lost in the noise" not in users
+
+
 def test_quantiles_are_those_of_the_estimator(run, columns):
     answer = run(*QUANTILE, "--at", 0.9, "--at", 0.5, "--epsilon", 2, "--seed", 5, "--json")
     fitted = UserQuantile([0.9, 0.5], 2.0, value_range=(0.0, 100.0), noise=SeededNoise(5))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apportion.data import Interactions
 from apportion.data.grouping import group_rows
 from apportion.data.user_keys import sampling_keys
-from apportion.data.users import Users
+from apportion.data.users import Users, UsersWithoutRows
 from apportion.errors import InputError
 
 from strategies import interactions, random_interactions
@@ -261,3 +261,18 @@ def test_a_run_that_is_sent_takes_its_own_rows_along_and_nothing_else():
 def test_printing_users_shows_their_columns_and_none_of_their_rows():
     users = users_of([2, 1, 4])
     assert repr(users) == "Users(tasks, values, features; values hidden)" == str(users)
+
+
+@given(SIZES, st.data(), st.integers(1, 9))
+def test_rows_left_out_part_by_part_are_those_left_out_at_once(sizes, drawn, rows):
+    users = users_of(sizes)
+    kept = np.array(drawn.draw(st.lists(st.booleans(), min_size=users.n_rows, max_size=users.n_rows)), bool)
+    fewer = UsersWithoutRows(users, kept, rows).mapped(lambda part: part.with_columns(twice=2 * part.column("values")))
+    parts, expected = [fewer.nobody(), *fewer.parts()], users.with_rows(kept)
+    assert fewer.n_tasks == users.n_tasks
+    assert np.array_equal(np.concatenate([part.sizes for part in parts]), expected.sizes)
+    for name in ROWS:
+        assert np.array_equal(np.concatenate([part.column(name) for part in parts]), expected.column(name))
+    assert np.array_equal(np.concatenate([part.column("twice") for part in parts]), 2 * expected.column("values"))
+    assert np.array_equal(np.concatenate([part.keys for part in parts]), expected.keys)
+    assert "hidden" in repr(fewer)

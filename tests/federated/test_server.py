@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.federated.messages import Confirmations, Masked, RefusedError
+from apportion.federated.messages import Confirmations, DisturbedError, Masked, RefusedError
 from federated_cases import LENGTH, Played, numbers_of, opened, terms_of
 
 
@@ -101,17 +101,28 @@ def test_keys_that_are_none_and_shares_that_miss_a_neighbour_are_refused():
         game.server.take(replace(shared, boxes={1: shared.boxes[1]}))
 
 
-def test_revealed_shares_of_the_wrong_size_are_refused_and_wrong_ones_stop_the_pass():
+def test_revealed_shares_of_the_wrong_size_are_refused_and_few_wrong_ones_are_left_out_and_noted():
     game = played().advertise().share().mask().confirm()
     revealed = [client.reveal(empty(game)) for client in game.clients]
-    with pytest.raises(RefusedError, match="a share of 33 bytes of each neighbour who shared of client 0"):
+    with pytest.raises(RefusedError, match="shares of 33 bytes of neighbours who shared of client 0"):
         game.server.take(replace(revealed[0], shares={}))
     wrong = {each: bytes(33) for each in revealed[0].shares}
     game.server.take(replace(revealed[0], shares=wrong))
     for message in revealed[1:]:
         game.server.take(message)
-    with pytest.raises(RefusedError, match="do not belong together"):
+    np.testing.assert_array_equal(opened(game.server.total()), game.numbers.sum(axis=0))
+    assert {holder for _, holder in game.server.doubted} == {0}
+
+
+def test_a_client_that_deals_out_wrong_shares_stops_the_pass_and_is_named():
+    game = played().advertise().share().mask().confirm()
+    for position, client in enumerate(game.clients):
+        message = client.reveal(empty(game))
+        wrong = {2: bytes([position]) * 33} if position != 2 else {}
+        game.server.take(replace(message, shares={**message.shares, **wrong}))
+    with pytest.raises(DisturbedError, match=r"masks of client 2 cannot be removed.*do not belong together") as found:
         game.server.total()
+    assert found.value.client == 2
 
 
 def test_stages_end_in_order():

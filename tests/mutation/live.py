@@ -11,10 +11,11 @@ import ast
 import gc
 import inspect
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from mutation.sources import Mutant, changed_tree, parsed
+from mutation.sources import Mutant, changed_tree, nodes_of, parsed
 
 Place = tuple[str, int]
 """A function's qualified name and first line."""
@@ -27,11 +28,21 @@ def changed_functions(mutant: Mutant, path: Path) -> dict[Place, CodeType] | Non
     return found if _compared(before, after, found) else None
 
 
-def give(codes: dict[Place, CodeType], path: Path) -> None:
-    """Give all living functions of a module their new code."""
+_living: dict[tuple[str, Place], list[FunctionType]] = {}
+
+
+def note_living(root: str) -> None:
+    """Note all living functions of files in this folder: to look for them again in every copy would take longest."""
+    _living.clear()
     for held in [each for each in gc.get_objects() if type(each) is FunctionType]:  # proxies may say that they are one
-        code = codes.get(_place(held.__code__)) if held.__code__.co_filename == str(path) else None
-        if code is not None:
+        if held.__code__.co_filename.startswith(root):
+            _living.setdefault((held.__code__.co_filename, _place(held.__code__)), []).append(held)
+
+
+def give(codes: dict[Place, CodeType], path: Path) -> None:
+    """Give the functions of a module that were noted their new code."""
+    for place, code in codes.items():
+        for held in _living.get((str(path), place), []):
             held.__code__ = code
 
 
@@ -74,23 +85,37 @@ def _within(code: CodeType) -> Iterator[CodeType]:
             yield from _within(held)
 
 
-def statement_lines(path: Path) -> dict[int, tuple[int, int, bool]]:
-    """By place of a node: first and last line of the statement it is in, and whether a function's body runs it."""
+@dataclass(frozen=True)
+class Statement:
+    """Where a node is.
+
+    Attributes:
+        first: line of the statement.
+        last: line of the statement.
+        function: first line of the function whose body runs it, decorators included; 0 where none does.
+    """
+
+    first: int = 0
+    last: int = 0
+    function: int = 0
+
+
+def statement_lines(path: Path) -> dict[int, Statement]:
+    """By place of a node."""
     tree = parsed(path)
-    found: dict[int, tuple[int, int, bool]] = {}
-    holders: dict[ast.AST, tuple[int, int, bool]] = {}
-    _note(tree, (0, 0, False), holders)
-    from mutation.sources import nodes_of
-
-    for place, node in enumerate(nodes_of(tree)):
-        found[place] = holders[node]
-    return found
+    holders: dict[ast.AST, Statement] = {}
+    _note(tree, Statement(), holders)
+    return {place: holders[node] for place, node in enumerate(nodes_of(tree))}
 
 
-def _note(node: ast.AST, held: tuple[int, int, bool], into: dict[ast.AST, tuple[int, int, bool]]) -> None:
-    inside = held[2] or isinstance(node, ast.FunctionDef | ast.Lambda)
-    if isinstance(node, ast.stmt) or (inside and not held[2]):
-        held = (node.lineno, node.end_lineno or node.lineno, inside)
+def _note(node: ast.AST, held: Statement, into: dict[ast.AST, Statement]) -> None:
+    function = held.function
+    if isinstance(node, ast.FunctionDef):
+        function = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    elif isinstance(node, ast.Lambda) and not function:
+        function = node.lineno
+    if isinstance(node, ast.stmt) or function != held.function:
+        held = Statement(node.lineno, node.end_lineno or node.lineno, function)
     into[node] = held
     for child in ast.iter_child_nodes(node):
         _note(child, held, into)

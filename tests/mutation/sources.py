@@ -6,7 +6,7 @@ import ast
 import importlib.util
 import random
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
@@ -79,46 +79,6 @@ def sampled(mutants: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
     while len(taken) < number and any(strata.values()):
         taken += [strata[key].pop() for key in order if strata[key]]
     return taken[:number]
-
-
-class Strata:
-    """Mutants by package and operator: each is drawn from, more often by operators that broke privacy before.
-
-    Packages with fewer mutants that break privacy come before others. Draws follow from the seed and from what was
-    told of the draws before.
-    """
-
-    def __init__(self, mutants: Sequence[Mutant], seed: int) -> None:
-        self._chance = random.Random(seed)  # which mutants are looked at is no secret
-        self._held: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
-        for mutant in mutants:
-            self._held[mutant.package, mutant.operator].append(mutant)
-        for held in self._held.values():
-            self._chance.shuffle(held)
-        self._tried, self._broken, self._in_package = Counter[str](), Counter[str](), Counter[str]()
-
-    @property
-    def packages(self) -> list[str]:
-        """That mutants are of."""
-        return sorted({package for package, _ in self._held})
-
-    def draw(self) -> Mutant | None:
-        """The next one; None after the last."""
-        left = [key for key, held in self._held.items() if held]
-        if not left:
-            return None
-        weights = [
-            (1 + self._broken[operator]) / (5 + self._tried[operator]) / (1 + self._in_package[package])
-            for package, operator in left
-        ]
-        (key,) = self._chance.choices(left, weights)
-        self._tried[key[1]] += 1
-        return self._held[key].pop()
-
-    def tell(self, mutant: Mutant, *, breaks: bool) -> None:
-        """Say whether one that was drawn breaks privacy."""
-        self._broken[mutant.operator] += breaks
-        self._in_package[mutant.package] += breaks
 
 
 def changed_tree(mutant: Mutant, path: Path) -> ast.Module:

@@ -1,30 +1,33 @@
 """A process that has imported the library, and judges or audits one mutant after another in copies of itself.
 
-Run it as `python -m mutation.worker judge FILE` or `... audits`. It reads names of mutants, one a line, and answers
-each in one line of JSON. An empty name stands for the library as it is.
+Run it as `python -m mutation.worker judge FILE` or `... audits FILE`. It reads names of mutants, one a line, and
+answers each in one line of JSON. An empty name stands for the library as it is. FILE keeps what scenarios or tests run.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
-import itertools
 import json
 import os
 import pkgutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from mutation import forks, judge, live
-from mutation.reached import ROOT, Lines, noted
+from mutation.reached import ROOT, Lines, noted, place_of, states_noted
 from mutation.sources import PACKAGES, Mutant, install
 
 JUDGED_SECONDS = 60
-ENOUGH = 1.0  # seconds of scenarios for one mutant, beyond the first; the shortest that run the place come first
+MUTANT_SECONDS = 6  # one that runs longer has no answer
+AT_IMPORT, PRIVATE = "while modules are imported", "functions that hold something else on a neighbour"
+GUARDS = ("privacy", "engines", "training", "federated", "transport")
+"""Packages where a change may break privacy whatever a function holds, or where that may be a tensor (not read)."""
+SCENARIOS = 3  # that judge one mutant, of those that run its place: those that run the fewest lines
 
 
 def imported() -> Lines:
@@ -43,6 +46,13 @@ def _import(name: str) -> None:
         importlib.import_module(name)
 
 
+def settled() -> None:
+    """Make copies of this process cheap: what is imported is not looked through again."""
+    live.note_living(ROOT)
+    gc.collect()
+    gc.freeze()
+
+
 def path_of(mutant: Mutant) -> Path:
     """The file of a mutant."""
     return Path(ROOT).parent / Path(*mutant.module.split(".")).with_suffix(".py")
@@ -53,38 +63,72 @@ class Places:
 
     Args:
         at_import: lines that run while modules are imported.
-        reached: lines that each thing runs.
+        reached: what each thing runs: lines, or functions by file and first line.
+        private: functions that hold something else on a neighbour, given what was released.
     """
 
-    def __init__(self, at_import: Lines, reached: dict[str, Lines]) -> None:
-        self._at_import, self._reached = at_import, reached
+    def __init__(
+        self, at_import: Lines, reached: dict[str, Iterable[Any]], private: Container[str] = frozenset()
+    ) -> None:
+        self._private = private
+        self._at_import, self._by_place = _by_file(at_import), {}
+        self._by_file: dict[str, set[str]] = {}
+        for name, held in reached.items():
+            for place in held:
+                self._by_place.setdefault(place, {})[name] = None
+                path = place[0] if isinstance(place, tuple) else str(Path(ROOT, place.split(":")[0]))
+                self._by_file.setdefault(path, set()).add(name)
+        self._order = {name: at for at, name in enumerate(reached)}
 
-    def names(self, mutant: Mutant) -> list[str]:
-        """Things that can notice a mutant; where it is in no function, all that run any function of its module."""
-        first, last, inside = _statements(path_of(mutant))[mutant.place]
-        if not inside or self._run(self._at_import, mutant, first, last):
-            first, last = 1, 10_000
-        return [name for name, lines in self._reached.items() if self._run(lines, mutant, first, last)]
+    def running_line(self, mutant: Mutant) -> list[str]:
+        """Things that run the statement of a mutant; where it is in no function, all that run any of its module."""
+        name, where = str(path_of(mutant)), _statements(path_of(mutant))[mutant.place]
+        if self._imports(mutant):
+            return self._sorted(self._by_file.get(name, ()))
+        lines = range(where.first, where.last + 1)
+        return self._sorted({each for line in lines for each in self._by_place.get((name, line), ())})
+
+    def running_function(self, mutant: Mutant) -> list[str]:
+        """Things that run the function of a mutant; where it is in no function, all that run any of its module."""
+        name, where = str(path_of(mutant)), _statements(path_of(mutant))[mutant.place]
+        if self._imports(mutant):
+            return self._sorted(self._by_file.get(name, ()))
+        return self._sorted(self._by_place.get(place_of(name, where.function), ()))
+
+    def can_break(self, mutant: Mutant) -> bool:
+        """Whether something private is near: outside the guards, functions that hold the same on neighbours are out."""
+        function = self.function(mutant)
+        near = place_of(str(path_of(mutant)), function) in self._private
+        return near or not function or mutant.package in GUARDS
+
+    @staticmethod
+    def function(mutant: Mutant) -> int:
+        """First line of the function that a mutant changes; 0 for none."""
+        return _statements(path_of(mutant))[mutant.place].function
 
     def codes(self, mutant: Mutant) -> dict[live.Place, Any] | None:
         """New code of living functions; None where modules must be imported again."""
-        first, last, inside = _statements(path_of(mutant))[mutant.place]
-        if not inside or self._run(self._at_import, mutant, first, last):
-            return None
-        return live.changed_functions(mutant, path_of(mutant))
+        return None if self._imports(mutant) else live.changed_functions(mutant, path_of(mutant))
 
-    def _run(self, lines: Lines, mutant: Mutant, first: int, last: int) -> bool:
-        name = str(path_of(mutant))
-        return any((name, line) in lines for line in range(first, min(last, _length(name)) + 1))
+    def _imports(self, mutant: Mutant) -> bool:
+        """Whether the place of a mutant runs while modules are imported."""
+        where = _statements(path_of(mutant))[mutant.place]
+        ran = self._at_import.get(str(path_of(mutant)), set())
+        return not where.function or any(line in ran for line in range(where.first, where.last + 1))
+
+    def _sorted(self, names: Iterable[str]) -> list[str]:
+        return sorted(names, key=self._order.__getitem__)
+
+
+def _by_file(lines: Lines) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for path, line in lines:
+        found.setdefault(path, set()).add(line)
+    return found
 
 
 @lru_cache(maxsize=512)
-def _length(name: str) -> int:
-    return len(Path(name).read_text(encoding="utf-8").splitlines())
-
-
-@lru_cache(maxsize=512)
-def _statements(path: Path) -> dict[int, tuple[int, int, bool]]:
+def _statements(path: Path) -> dict[int, live.Statement]:
     return live.statement_lines(path)
 
 
@@ -108,29 +152,32 @@ def judging(kept: Path) -> Callable[[str], dict[str, Any]]:
     Args:
         kept: where the lines are kept that every scenario runs.
     """
-    at_import = imported()
-    traced = _all_traced(kept)
-    traced = dict(sorted(traced.items(), key=lambda held: held[1][1]))
-    places = Places(at_import, {name: lines for name, (lines, _) in traced.items()})
-    seconds = {name: held for name, (_, held) in traced.items()}
+    note_lines(imported(), kept)
+    honest = judge.remembered()
+    settled()
+    places = places_of(kept)
 
     def answer(text: str) -> dict[str, Any]:
         if not text:
             return _as_answer(forks.in_copy(judge.verdict, JUDGED_SECONDS))
         mutant = Mutant.parse(text)
-        names, codes = places.names(mutant), places.codes(mutant)
+        names = places.running_line(mutant)[:SCENARIOS]
         if not names:
             return {"verdict": judge.HOLDS, "why": "no scenario runs it"}
-        until = list(itertools.accumulate(seconds[name] for name in names))
-        names = [name for name, after in zip(names, [0.0, *until[1:]], strict=True) if after <= ENOUGH]
-        return _as_answer(forks.in_copy(lambda: _judged(mutant, codes, names), JUDGED_SECONDS))
+        try:
+            codes = places.codes(mutant)
+        except (SyntaxError, ValueError):
+            return {"verdict": judge.FAILS, "why": "it does not parse"}
+        return _as_answer(forks.in_copy(lambda: _judged(mutant, codes, names, honest), MUTANT_SECONDS))
 
     return answer
 
 
-def _judged(mutant: Mutant, codes: dict[live.Place, Any] | None, names: list[str]) -> tuple[str, str]:
+def _judged(
+    mutant: Mutant, codes: dict[live.Place, Any] | None, names: list[str], honest: dict[str, Any]
+) -> tuple[str, str]:
     changed(mutant, codes)
-    return judge.verdict(names)
+    return judge.verdict(names, honest if codes is not None else {})
 
 
 def _as_answer(found: tuple[str, str] | None) -> dict[str, Any]:
@@ -138,27 +185,46 @@ def _as_answer(found: tuple[str, str] | None) -> dict[str, Any]:
     return {"verdict": verdict, "why": why[:200]}
 
 
-def _all_traced(kept: Path) -> dict[str, tuple[Lines, float]]:
-    """Lines that every scenario runs, and how long it takes."""
-    if not kept.exists():
-        found = {name: _traced(name) for name in judge.scenarios()}
-        kept.with_suffix(".new").write_text(json.dumps(found))
-        kept.with_suffix(".new").rename(kept)
+def note_lines(at_import: Lines, kept: Path) -> None:
+    """Write down the lines that run while modules are imported, and those that every scenario runs."""
+    if kept.exists():
+        return
+    found = {name: forks.in_copy(lambda name=name: _traced(name), 600) for name in judge.scenarios()}
+    private = [forks.in_copy(lambda name=name: _private(name), 600) for name in judge.fitted_scenarios()]
+    found |= {AT_IMPORT: _inside(at_import), PRIVATE: sorted({place for held in private for place in held})}
+    kept.with_suffix(".new").write_text(json.dumps(found))
+    kept.with_suffix(".new").rename(kept)
+
+
+def places_of(kept: Path) -> Places:
+    """Where mutants are, and which scenarios run there: those that run the fewest lines come first."""
     told = json.loads(kept.read_text())
-    return {name: ({(path, line) for path, line in lines}, seconds) for name, (lines, seconds) in told.items()}
+    private = set(told.pop(PRIVATE))
+    lines = {name: {(str(Path(ROOT, path)), line) for path, line in held} for name, held in told.items()}
+    at_import = lines.pop(AT_IMPORT)
+    return Places(at_import, dict(sorted(lines.items(), key=lambda held: len(held[1]))), private)
 
 
-def _traced(scenario: str) -> tuple[list[tuple[str, int]], float]:
-    def traced() -> tuple[list[tuple[str, int]], float]:
-        lines: Lines = set()
-        with noted(lines):
-            judge.scenarios()[scenario]()
-        began = time.process_time()
+def _traced(scenario: str) -> list[tuple[str, int]]:
+    lines: Lines = set()
+    with noted(lines):
         judge.scenarios()[scenario]()
-        return sorted(lines), time.process_time() - began
+    return _inside(lines)
 
-    found: tuple[list[tuple[str, int]], float] = forks.in_copy(traced, 600)
-    return found
+
+def _private(scenario: str) -> list[str]:
+    """Functions that hold something else in a fit to a neighbour, given what was released."""
+    fit, arrays, neighbours, _ = judge.fitted_scenarios()[scenario]
+    states: tuple[dict[str, list[int]], ...] = ({}, {})
+    with states_noted(states[0]):
+        _, first = judge.watched(fit, arrays)
+    with states_noted(states[1]):
+        judge.watched(fit, neighbours[0], first)
+    return [place for place in states[0] if states[0][place] != states[1].get(place)]
+
+
+def _inside(lines: Lines) -> list[tuple[str, int]]:
+    return sorted((path[len(ROOT) + 1 :], line) for path, line in lines)
 
 
 # -- the process --
@@ -177,12 +243,13 @@ def main() -> None:
     np.seterr(all="ignore")
     handle = os.dup(1)
     os.dup2(2, 1)  # what anything prints is no answer
+    kept = Path(sys.argv[2])
     if sys.argv[1] == "judge":
-        answered(judging(Path(sys.argv[2])), iter(sys.stdin.readline, ""), handle)
+        answered(judging(kept), iter(sys.stdin.readline, ""), handle)
         return
     from mutation.audits import audit
 
-    audit(lambda answer: answered(answer, iter(sys.stdin.readline, ""), handle))
+    audit(lambda answer: answered(answer, iter(sys.stdin.readline, ""), handle), kept)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from apportion.parties.common import common_of, moment_weights
 from apportion.parties.structure import Covariance, structure_of
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.neighbours import REPLACE_TASK
+from apportion.privacy.party_sums import PartForm
 from apportion.privacy.task_sums import SizedModels, TaskMatrices, TaskModels
 
 from party_cases import FITS, low_rank_tasks
@@ -85,7 +86,8 @@ def test_the_curator_has_no_way_to_see_rows_or_models():
     assert list(inspect.signature(Curator.answer).parameters) == ["self", "sent"]
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0), neighbours=REPLACE_TASK)
     shares = session.plan(rounds=[1.0]).several("rounds")
-    curator = Curator(session, GaussianRelease(), shares, structure_of("em", 1.0), 3, pooled=True)
+    form = PartForm(2, 1.0, REPLACE_TASK)
+    curator = Curator(session, GaussianRelease(), shares, structure_of("em", 1.0), 3, form, pooled=True)
     sent = TaskModels.scaled(np.ones((3, 2)), 1.0)
     curator.answer(sent)
     with pytest.raises(TypeError, match="private"):

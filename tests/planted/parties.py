@@ -11,7 +11,8 @@ from apportion.linalg.packed import pack
 from apportion.privacy import Budget, Rows, accounting
 from apportion.privacy.bounded_sum import _KEY, BoundedSum, symmetric_scales
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.task_sums import MomentWeights, SizedModels, TaskModels, model_gram, model_moments
+from apportion.privacy.party_sums import PartForm
+from apportion.privacy.task_sums import MomentWeights, SizedModels, TaskModels
 from apportion.published.model_protection.wishart import WishartPart
 from planted.cases import Case, judged, replayed_on
 from planted.recommenders import forged
@@ -96,7 +97,8 @@ def covariance_of_noisy(models, session, *, honest):
     noise = 5 * np.stack([np.random.default_rng(int(1e6 * abs(row[0]))).standard_normal(held.shape[1]) for row in held])
     noisy = held + noise
     rows = TaskModels.clipped(noisy, NORM) if honest else forged(TaskModels, _values=noisy, _norm=NORM)
-    return {"sum": session.release("sum", model_gram(rows, ADD_REMOVE_TASK), session.plan(all=1.0).one("all"))}
+    total = PartForm(held.shape[1], NORM, ADD_REMOVE_TASK).of(rows)
+    return {"sum": session.release("sum", total, session.plan(all=1.0).one("all"))}
 
 
 # -- the mean beside the second moment --
@@ -104,12 +106,16 @@ def covariance_of_noisy(models, session, *, honest):
 MOMENTS = MomentWeights(1.0, 0.2)
 
 
+def moments_of(held):
+    return PartForm(held._values.shape[1], NORM, REPLACE_TASK, weights=MOMENTS, equal_lengths=True).of(held)
+
+
 def moments(models, session, *, honest):
     """Release directions, sizes and outer products, with their bound or that of outer products alone."""
     held = SizedModels.of(np.asarray(models), np.ones(len(models)), NORM, scaled=True)
-    right = model_moments(held, REPLACE_TASK, MOMENTS, diagonal=False)
+    right = moments_of(held)
     bound = right.l2_sensitivity if honest else math.sqrt(2) * NORM**2
-    total = BoundedSum(_KEY, right._open(), bound, "moments", right._scales, neighbours=REPLACE_TASK)
+    total = BoundedSum(_KEY, right._open(), bound, "moments", right._scales, neighbours=REPLACE_TASK, step=right.step)
     return {"moments": session.release("moments", total, session.plan(all=1.0).one("all"))}
 
 
@@ -119,7 +125,7 @@ def sizes_beyond(models, session, *, honest):
     held = SizedModels.of(np.asarray(models), lengths, NORM, scaled=True)
     if not honest:
         held = forged(SizedModels, _values=held._values, _norm=NORM, _sizes=lengths, _equal_lengths=True)
-    total = model_moments(held, REPLACE_TASK, MOMENTS, diagonal=False)
+    total = moments_of(held)
     return {"moments": session.release("moments", total, session.plan(all=1.0).one("all"))}
 
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -27,10 +28,12 @@ class Leak:
     Attributes:
         steps: what is run.
         wrong: puts the bug in.
+        right: the twin: the command as it is, or with the same change from released numbers alone.
     """
 
     steps: list
     wrong: Callable[[], AbstractContextManager]
+    right: Callable[[], AbstractContextManager] = mock.MagicMock
 
 
 def raw_mean_in_a_setting():
@@ -54,22 +57,32 @@ def score_over_the_true_count():
     return mock.patch.object(tuning, "_one_try", leaking)
 
 
-def intervals_from_raw_residuals():
+def intervals_from(spread):
+    """Intervals of coefficients that are as wide as a function of labels, features and the fitted line says."""
     fit = LabelPrivateRegression.fit
 
-    def leaking(self, X, y, **named):
+    def changed(self, X, y, **named):
         fitted = fit(self, X, y, **named)
-        spread = float(np.std(np.asarray(y) - fitted.predict(X)))
-        fitted.coef_intervals_ = fitted.coef_[:, None] + np.array([-2.0, 2.0]) * spread
+        fitted.coef_intervals_ = fitted.coef_[:, None] + np.array([-2.0, 2.0]) * spread(np.asarray(y), X, fitted)
         return fitted
 
-    return mock.patch.object(LabelPrivateRegression, "fit", leaking)
+    return mock.patch.object(LabelPrivateRegression, "fit", changed)
+
+
+def of_raw_residuals(y, X, fitted):
+    return float(np.std(y - fitted.predict(X)))
+
+
+def of_predictions(y, X, fitted):
+    return 1.0 + float(np.std(fitted.predict(X)))
 
 
 LEAKS = {
     "a raw mean among the settings of a model": Leak([FIT], raw_mean_in_a_setting),
     "a search divides by the true number of validation users": Leak(WITHOUT_USERS["search"], score_over_the_true_count),
-    "intervals from the variance of raw residuals": Leak(OTHER_VALUES["regress"], intervals_from_raw_residuals),
+    "intervals from the variance of raw residuals": Leak(
+        OTHER_VALUES["regress"], partial(intervals_from, of_raw_residuals), partial(intervals_from, of_predictions)
+    ),
 }
 
 
@@ -93,14 +106,14 @@ def judged(steps, wrong):
 
 
 def cases():
-    """Every leak, and the command without it."""
+    """Every leak, and its twin without one."""
     return [
         Case(
             name,
             "a hostile reading",
             "bytes",
             lambda leak=leak: judged(leak.steps, leak.wrong),
-            lambda leak=leak: judged(leak.steps, mock.MagicMock),
+            lambda leak=leak: judged(leak.steps, leak.right),
         )
         for name, leak in LEAKS.items()
     ]

@@ -13,6 +13,7 @@ from apportion.allocation.weightings import KeptTasks, SplitEqually
 from apportion.data import user_keys
 from apportion.linalg import TaskWeights, rating_reference
 from apportion.linalg.backend import use_backend
+from apportion.postprocessing.popularity import Popularity
 from apportion.privacy import ADD_REMOVE, bounds
 from apportion.privacy.contributions import RatingParts
 from apportion.published.skew import GradientDescent, SufficientStatistics
@@ -160,6 +161,16 @@ def seed_from_data(right):
     return lambda self, rng, progress: right(self, np.random.default_rng(self._data.n_observations), progress)
 
 
+def leading_by_exact_counts(right):
+    """The tasks that are counted once more are those that lead in the data."""
+
+    def wrong(self, before):
+        exact = self._data.by_task.counts.astype(np.float64)
+        return right(self, replace(before, posterior=Popularity(exact, np.zeros(len(exact)))))
+
+    return wrong
+
+
 def labels_by_the_largest(right):
     """Of the users that are worked on at once."""
 
@@ -244,7 +255,8 @@ PLANTED = {
     ),
     ("a clip norm from raw quantiles", "habit"): (ratings, RATINGS, "_residuals", clip_norm_from_raw_quantiles),
     ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
-    ("public seed taken from the data", "habit"): (clicks, CLICKS, "run", seed_from_data),
+    ("public seed taken from the data", "habit"): (clicks_of_default_size, CLICKS, "run", seed_from_data),
+    ("tasks that lead by exact counts", "habit"): (clicks, CLICKS, "_leading", leading_by_exact_counts),
     ("labels scaled by the largest", "habit"): (ratings, RatingParts, "partial", labels_by_the_largest),
     ("centred over all users", "habit"): (ratings, RatingParts, "partial", centred_over_users),
     ("a vote on clicks that looks at another user's row", "habit"): (

@@ -10,17 +10,19 @@ import torch
 
 from apportion.auditing.hidden_values import raw_copy
 from apportion.privacy import clipped_gradients
-from apportion.training import ReleasedLoss
+from apportion.privacy.clipped_gradients import RowCounts
+from apportion.training import ReleasedLoss, TouchedRows
 from apportion.training.dropout import with_numbers
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.units import Units
 from planted.cases import Case, patched, replayed_as_it_is
-from private_torch import audit_trainer, trainer
+from private_torch import Words, audit_trainer, trainer
 
 EPSILONS = (5.0, 100.0)
 summed = trainer()
 followed = trainer(steps=4)
 dropping = trainer(dropout=0.5, losses=ReleasedLoss(1e-4, 0.5))
+touching = trainer(Words, tables=TouchedRows(0.3, least=1.0))
 
 
 def each_row_a_unit(right):
@@ -57,7 +59,7 @@ def realised_batch(right):
 def noise_on_the_first_piece(right):
     """Of a batch in two pieces only the first gets noise; the second is added as it is."""
 
-    def wrong(self, name, form, share):
+    def wrong(self, form, share):
         beside = []
 
         def first_piece(sample):
@@ -66,7 +68,7 @@ def noise_on_the_first_piece(right):
             with mock.patch.object(self, "_taking_part", return_value=kept):
                 return form(sample)
 
-        return right(self, name, first_piece, share) + beside[0]
+        return right(self, first_piece, share) + beside[0]
 
     return wrong
 
@@ -96,7 +98,35 @@ def losses_without_limit(right):
     return lambda losses, largest, real: float(losses.double()[real].sum())
 
 
+def every_lookup_counts(right):
+    """A user adds one to the count of a row for every look-up, instead of a vector of length 1."""
+
+    def wrong(self, units, rows):
+        np.add.at(self._counts, rows[rows >= 0], 1.0)
+
+    return wrong
+
+
+def rows_by_hidden_counts(right):
+    """The rows of a table that are trained follow from the counts before their noise."""
+
+    def wrong(self, sample):
+        counts = right(self, sample)
+        seen = torch.as_tensor(np.flatnonzero(raw_copy(counts)))
+        self._tables.enough = lambda released, stddev: seen
+        return counts
+
+    return wrong
+
+
 PLANTED = {
+    ("every look-up of a table row counts", "habit"): (touching, RowCounts, "add", every_lookup_counts),
+    ("table rows chosen by counts before their noise", "habit"): (
+        touching,
+        PrivateGradients,
+        "_row_counts",
+        rows_by_hidden_counts,
+    ),
     ("rows clipped instead of users", "habit"): (summed, Units, "batches", each_row_a_unit),
     ("a user's rows clipped piece by piece", "habit"): (summed, Units, "batches", each_piece_a_unit),
     ("gradients divided by the realised batch", "habit"): (summed, PrivateGradients, "_sum", realised_batch),

@@ -7,8 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from apportion.postprocessing.class_counts import class_counts, likely_counts
-from apportion.postprocessing.size_dependence import SizeClasses, class_means
+from apportion.postprocessing.class_counts import _shapes, class_counts, likely_counts
+from apportion.postprocessing.size_dependence import (
+    SizeClasses,
+    Tilt,
+    balanced_tilt,
+    class_means,
+    first_guess,
+    usual_distance,
+)
 
 EDGES = 2.0 ** np.arange(11)
 SIZES = EDGES * math.sqrt(2)
@@ -45,14 +52,15 @@ def test_means_of_classes_that_are_well_known_need_not_lie_on_a_line():
     assert found.values[:6] == pytest.approx(means[:6], abs=0.01)
     change, unsure = found.correction(classes, 7.0)
     assert change == pytest.approx((classes.shares() - classes.shares(7.0)) @ means, abs=0.003)
-    assert 0 < unsure < 0.02
+    assert 0 < unsure.stddev < 0.02
 
 
 def test_a_cap_that_cuts_nothing_changes_nothing_and_leaves_no_doubt():
     classes = SizeClasses(COUNTS, SIZES, 13.0)
     found = class_means(*sums_of(classes, 0.5 + 0.02 * classes.octaves), 100.0, classes)
-    assert found.correction(classes, 1e6) == pytest.approx((0.0, 0.0), abs=1e-9)
-    assert found.correction(classes, 1.0)[1] > found.correction(classes, 15.0)[1] > 0
+    change, unsure = found.correction(classes, 1e6)
+    assert (change, unsure.stddev) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert found.correction(classes, 1.0)[1].stddev > found.correction(classes, 15.0)[1].stddev > 0
 
 
 def test_shapes_average_to_the_counts_and_agree_where_there_is_no_noise():
@@ -64,6 +72,16 @@ def test_shapes_average_to_the_counts_and_agree_where_there_is_no_noise():
     assert (class_counts(noisy, 13.0, "sizes") == found.mean).all()
     exact = likely_counts(COUNTS, 1e-6, "sizes")
     assert exact.each == pytest.approx(np.broadcast_to(COUNTS, exact.each.shape), abs=1e-3)
+
+
+def test_less_of_the_tail_of_a_power_law_is_lost_in_the_noise(monkeypatch):
+    counts = 1000 * 0.435 ** np.arange(11)  # as many as users with Pareto sizes of exponent 1.2 have in each octave
+    found = class_counts(counts, 15.0, "sizes")[6:].sum()
+    monkeypatch.setattr("apportion.postprocessing.class_counts._RARE", 1e6)  # without shapes of a power law
+    _shapes.cache_clear()
+    lost = class_counts(counts, 15.0, "sizes")[6:].sum()
+    _shapes.cache_clear()
+    assert found > 4 * lost
 
 
 def test_the_noise_of_a_large_cap_is_not_taken_from_the_average_shape_alone():
@@ -78,4 +96,19 @@ def test_large_users_whom_the_noise_may_hide_widen_an_interval():
     shapes = likely_counts(noisy, 26.0, "sizes")
     hidden, counted = (SizeClasses(shapes.mean, SIZES, 26.0, each) for each in (shapes, None))
     found = class_means(*sums_of(counted, np.full(11, 0.5)), 200.0, counted)
-    assert found.correction(hidden, 15.0)[1] > 1.2 * found.correction(counted, 15.0)[1]
+    assert found.correction(hidden, 15.0)[1].stddev > 1.2 * found.correction(counted, 15.0)[1].stddev
+
+
+def test_a_tilt_is_0_for_users_who_are_all_alike_and_shows_a_slope_that_sums_by_class_hide():
+    classes = SizeClasses(4 * COUNTS, SIZES, 13.0)
+    clips = usual_distance(0.5, SIZES)
+    weights = balanced_tilt(classes, clips)
+    assert classes.counts @ weights == pytest.approx(0, abs=1e-6)
+    assert (np.abs(weights) * clips <= 1 + 1e-12).all()
+    assert (np.diff(weights * clips) >= -1e-12).all()
+    means = 0.5 + 0.03 * classes.octaves
+    sums = sums_of(classes, means)
+    guess = first_guess(*sums, 1e4, classes.counts)
+    tilt = Tilt(weights, float(classes.counts @ (weights * (means - guess))), 1.0)
+    assert abs(slope_of(class_means(*sums, 1e4, classes), classes)) < 0.003
+    assert slope_of(class_means(*sums, 1e4, classes, tilt), classes) == pytest.approx(0.03, rel=0.2)

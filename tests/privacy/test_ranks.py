@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data.users import Users
+from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import InputError
 from apportion.privacy import PublicRowWeights, RankedRows, UniformBase
+from apportion.privacy.contributions import CellWeights
 from apportion.privacy.mechanisms import PointsOnLine
+from apportion.privacy.ranks import Candidates, RankedCells
 from weighted_rows import layout, private, public, replaced, without
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -107,3 +110,31 @@ def test_questions_that_make_no_sense_are_refused():
         one.scores([0.5, 0.2], [0.5] * 3)
     with pytest.raises(InputError, match="one finite value per row"):
         ranked(np.array([0, 1]), np.array([np.nan]), private())
+
+
+LISTED = Candidates.listed(np.linspace(0, 1, 6))
+
+
+def on_list(indptr, values, quantile):
+    form = CellWeights(LISTED.points, private())
+    total = add_up_one(LocalEngine(np.float64), Users(indptr, {"values": values}), form)
+    return RankedCells(total, form, LISTED).scores(LISTED.between(0.2, 1.0), quantile)
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_taking_a_user_out_moves_the_scores_of_a_list_by_at_most_their_sensitivity(seed):
+    rng = np.random.default_rng(seed)
+    indptr, quantile = layout(rng), rng.uniform(0.05, 0.95)
+    values = np.round(rng.uniform(-0.1, 1.1, indptr[-1]), 1)
+    rest, kept = without(rng.integers(6), indptr, values)
+    one, two = (on_list(at, v, quantile) for v, at in ((values, indptr), (kept, rest)))
+    moved = np.abs(raw_copy(one)[0].deviations - raw_copy(two)[0].deviations).max()
+    assert moved <= one.total_sensitivity * (1 + 1e-9)
+
+
+def test_a_point_of_a_list_has_all_the_ranks_of_its_rows():
+    scores = on_list(np.arange(7), np.array([0.0, 0.2, 0.2, 0.3, 0.4, 0.9]), 0.5)
+    (cell,) = raw_copy(scores)
+    below, up_to = np.array([1, 4, 5, 5, 6]), np.array([3, 5, 5, 5, 6])  # rows below 0.2, 0.4, ... and up to them
+    np.testing.assert_allclose(cell.deviations, np.maximum(np.maximum(below - 3, 3 - up_to), 0), atol=1e-6)

@@ -7,9 +7,10 @@ import pytest
 
 from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
+from apportion.data.users import UsersWithoutRows
 from apportion.postprocessing.popularity import Exposure
 from apportion.privacy import Purpose, SeededNoise
-from apportion.recommend import PrivateRatingRecommender, RatingSettings, clip_norms
+from apportion.recommend import PrivateRatingRecommender, RatingSettings, clip_norms, ratings
 from apportion.recommend.variance_votes import _LEVELS, UserVariances
 
 EXPOSURE = Exposure(np.full(50, 100.0), np.zeros(50), np.full(50, 10.0))
@@ -120,3 +121,24 @@ def test_a_variance_changes_only_where_votes_say_so_beyond_doubt():
     for_means = np.where([name == "latent" and factor < 0.01 for name, factor in _LEVELS], -50.0, 0.0)
     assert default.voted(for_means, 1.0, 1000.0) == UserVariances(0.15, 0.15, 1e-4)
     assert default.voted(for_means, 30.0, 1000.0) == default
+
+
+def test_rows_that_are_copied_in_every_pass_give_the_same_model_in_every_bit(monkeypatch):
+    data, _ = long_tailed_ratings(800, 30, 8000, rank=2, rng=np.random.default_rng(1))
+
+    def fit():
+        return PrivateRatingRecommender(3.0, 1e-5, noise=SeededNoise(1)).fit(data).model_
+
+    usual, passes, parts_of = fit(), [], UsersWithoutRows.parts
+
+    def in_parts(self):
+        self._rows = 500
+        passes.append(sum(1 for _ in parts_of(self)))
+        return parts_of(self)
+
+    monkeypatch.setattr(ratings, "_MOST_COPIED", 100)
+    monkeypatch.setattr(UsersWithoutRows, "parts", in_parts)
+    copied = fit()
+    assert min(passes) > 3
+    assert np.array_equal(copied.fold_in.features, usual.fold_in.features)
+    assert np.array_equal(copied.fold_in.base, usual.fold_in.base)

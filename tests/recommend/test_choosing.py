@@ -1,4 +1,4 @@
-"""Ranking by choice: what it spends, what it lists, and that a list depends on nobody else."""
+"""Choices in a ratings fit: what they cost, when they are learned for predictions, and ranking by them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.data.synthetic import long_tailed_ratings
+from apportion.data.users import UsersWithoutRows
 from apportion.errors import InputError
 from apportion.privacy import Purpose, SeededNoise
-from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, save
-from apportion.recommend.choosing import EXPLORING_PLACE
+from apportion.privacy.statement import Tuning
+from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, ratings, save
+from apportion.recommend.choice_rounds import stands_out
+from apportion.recommend.choosing import DRAWN, EXPLORING_PLACE, PRIME, STRIDE, history_seeds, mixed
+from apportion.recommend.model import RatingModel
 
-from private_estimators import at_the_bound, audit_estimator, ratings_by_choice
+from private_estimators import at_the_bound, audit_estimator, ratings_by_choice, ratings_with_choices
 from strategies import interactions
 
 OF_CHOICES = (Purpose.CHOICE_VECTORS, Purpose.CHOICE_VOTES)
@@ -42,7 +47,14 @@ def test_choices_take_their_share_and_the_whole_budget_is_spent():
     assert spent(fitted("value")[0]) == 0
 
 
-@settings(max_examples=5)
+def test_what_to_rank_by_is_asked_for_and_not_tuned():
+    _, data = fitted()
+    held = PrivateRatingRecommender(20.0, 1e-5, rank_by="choice", noise=SeededNoise(1)).fit(data).model_.statement
+    assert held.tuning_kind is Tuning.DEFAULTS
+    assert "worth 1 click" in held.to_text()
+
+
+@settings(max_examples=3)
 @given(data=interactions(), user=st.integers(0, 11))
 def test_no_release_moves_by_more_than_its_sensitivity_when_any_user_leaves(data, user):
     findings = audit_estimator(ratings_by_choice, data, user, epsilon=5.0, seed=user)
@@ -55,7 +67,7 @@ def test_no_release_moves_by_more_than_its_sensitivity_when_any_user_leaves(data
 def test_a_user_at_the_bound_moves_the_releases_of_choices_by_nine_tenths_of_it():
     data, extreme_users = at_the_bound()
     best = {}
-    for user in extreme_users[:3]:
+    for user in extreme_users[:2]:
         for finding in audit_estimator(ratings_by_choice, data, user, epsilon=50.0, seed=0):
             best[finding.name] = max(finding.ratio, best.get(finding.name, 0.0))
     of_choices = {name: ratio for name, ratio in best.items() if "choices" in name}
@@ -117,13 +129,70 @@ def test_a_saved_model_recommends_the_same(tmp_path):
     assert np.array_equal(again.tasks, model.recommend(data, EXPLORING_PLACE).tasks)
 
 
-def test_an_unknown_ranking_and_ranking_with_features_are_refused():
+def test_an_unknown_ranking_is_refused():
     data, _ = long_tailed_ratings(60, 30, 600, rank=2, rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="got 'fame'"):
         PrivateRatingRecommender(1.0, rank_by="fame").fit(data)
-    features = ItemFeatures.from_frame(pa.table({"item": range(30), "year": range(30)}))
-    with pytest.raises(InputError, match="cannot be combined"):
-        PrivateRatingRecommender(1.0, features=features, rank_by="choice").fit(data)
+
+
+def words_of(ids):
+    return pa.table({"item": ids, "word": [f"w{each % 5}" for each in range(len(ids))]})
+
+
+@cache
+def fitted_with_features():
+    _, data = fitted()
+    features = ItemFeatures.from_frame(words_of(data.task_ids.ids))
+    settings = {"rank_by": "choice", "features": features, "noise": SeededNoise(1), "rounds": 2}
+    return PrivateRatingRecommender(20.0, 1e-5, **settings).fit(data).model_, data
+
+
+def test_choices_and_item_features_go_together():
+    model, data = fitted_with_features()
+    assert 0 < spent(model) <= 0.35 + 1e-9
+    assert model.feature_map is not None
+    assert model.choice is not None
+    assert not np.array_equal(model.recommend(data, 10).tasks, by_value(model).recommend(data, 10).tasks)
+
+
+def by_value(model):
+    names = ("fold_in", "vectors", "popularity", "reliability", "task_ids", "statement", "offset", "value_range")
+    return RatingModel(**{name: getattr(model, name) for name in names})
+
+
+def test_new_items_are_ranked_by_choice_as_well():
+    model, data = fitted_with_features()
+    new = words_of([10_000 + number for number in range(5)])
+    wider = model.with_new_items(new)
+    assert wider.ranking_features.shape[0] == model.n_tasks + 5
+    found = model.recommend(data, model.n_tasks, new_items=new)
+    places = [int((found.tasks == model.n_tasks + each).sum()) for each in range(5)]
+    assert min(places) > 0.9 * len(found.users)
+    likely = wider.choice.features[-5:, 0]
+    assert wider.choice.features[:-5, 0].min() < likely.min()
+    assert likely.max() < wider.choice.features[:-5, 0].max()
+
+
+def most_of_a_word(lists):
+    return max(int(((lists >= 0) & (lists % 5 == word)).sum(axis=1).max()) for word in range(5))
+
+
+def test_caps_hold_in_lists_ranked_by_choice():
+    model, data = fitted_with_features()
+    lists = model.recommend(data, 25, caps={"word": 6}).tasks
+    assert most_of_a_word(lists) == 6
+    assert most_of_a_word(model.recommend(data, 25).tasks) > 6
+
+
+def test_drawn_items_are_spread_evenly():
+    """A false alarm has a chance of 1e-9; twice as many draws of one item in ten are always seen."""
+    rng = np.random.default_rng(0)
+    histories = np.sort(rng.permuted(np.tile(np.arange(40, dtype=np.int32), (3000, 1)), axis=1)[:, :5], axis=1)
+    seeds = history_seeds(np.arange(0, 5 * 3000 + 1, 5), histories.ravel())
+    numbers = STRIDE * np.arange(DRAWN)
+    counts = np.bincount((mixed((seeds[:, None] + numbers) % PRIME) % 10).ravel(), minlength=10)
+    assert chisquare(counts).pvalue > 1e-9
+    assert chisquare(np.where(np.arange(10) == 3, 2, 1) * counts).pvalue < 1e-9
 
 
 @pytest.mark.parametrize("trusted", [0, 1])
@@ -149,5 +218,66 @@ def test_a_share_for_choices_that_leaves_nothing_is_refused_before_anything_is_s
         estimator.fit(data)
 
 
-def test_ranking_by_value_spends_nothing_on_choices():
-    assert RatingSettings(choice_share=0.3).ranking_by("value", with_features=False).choice_share == 0
+def test_with_public_features_nothing_is_spent_on_choices():
+    assert RatingSettings(choice_share=0.3).ranking_by("value", with_features=True).choice_share == 0
+
+
+def test_choices_are_learned_only_if_popularity_is_clear_and_users_have_many_rows():
+    popularity = np.full(200, 50.0)  # 1,000 users with √n = 10
+    assert stands_out(popularity, 1000.0, mu=1.0)
+    assert not stands_out(popularity, 1000.0, mu=0.8)
+    assert not stands_out(popularity, 2000.0, mu=1.0)  # √n = 5, 25 rows
+    assert stands_out(100 * popularity, 50_000.0, mu=1.0)
+    assert not stands_out(100 * popularity, 60_000.0, mu=1.0)  # enough rows, too many users
+
+
+def busy(n_users=700):
+    return long_tailed_ratings(n_users, 60, 40 * n_users, rank=2, activity_spread=0.2, rng=np.random.default_rng(5))[0]
+
+
+@pytest.mark.parametrize("items", [None, "private"])
+@pytest.mark.parametrize(("trusted", "most"), [(0, 0.04), (2, 0.25)])
+def test_by_default_clear_popularity_pays_for_choices_and_the_model_still_ranks_by_value(
+    monkeypatch, trusted, most, items
+):
+    """If users vote against the vectors, most of the share goes to the ratings."""
+    monkeypatch.setattr("apportion.recommend.choice_rounds.chosen_by_votes", lambda *_: trusted)
+    data = busy()
+    if items:
+        data = Interactions.from_arrays(data.users, data.tasks, data.values)
+    model = PrivateRatingRecommender(20.0, 1e-5, items=items, noise=SeededNoise(1), rounds=3).fit(data).model_
+    assert most / 2 < spent(model) <= most + 1e-9
+    assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
+    assert model.choice is None
+
+
+@pytest.mark.parametrize("user", [0, 1])
+def test_by_default_no_release_moves_by_more_than_its_sensitivity_when_choices_are_learned(monkeypatch, user):
+    monkeypatch.setattr("apportion.recommend.ratings.stands_out", lambda *_: True)
+    data, extreme_users = at_the_bound()
+    findings = audit_estimator(ratings_with_choices, data, extreme_users[user], epsilon=50.0, seed=user)
+    of_choices = [finding for finding in findings if "choices" in finding.name]
+    assert len(of_choices) >= 3
+    assert max(finding.ratio for finding in of_choices) >= 0.9
+    assert all(finding.ratio <= 1 + 1e-9 and finding.gap <= 1e-7 for finding in findings)
+
+
+def test_rows_that_are_copied_in_every_pass_are_copied_at_once_for_choices(monkeypatch):
+    """Sums of choices depend on how users are cut, if they are not exact."""
+    data = busy(300)
+
+    def fit():
+        return PrivateRatingRecommender(20.0, 1e-5, noise=SeededNoise(1), rounds=2).fit(data).model_
+
+    monkeypatch.setattr("apportion.recommend.ratings.stands_out", lambda *_: True)
+    usual, parts_of = fit(), UsersWithoutRows.parts
+
+    def in_parts(self):
+        self._rows = 1000
+        return parts_of(self)
+
+    monkeypatch.setattr(ratings, "_MOST_COPIED", 100)
+    monkeypatch.setattr(UsersWithoutRows, "parts", in_parts)
+    copied = fit()
+    assert spent(usual) > 0
+    assert np.array_equal(copied.fold_in.features, usual.fold_in.features)

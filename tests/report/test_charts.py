@@ -138,6 +138,16 @@ def test_labels_are_moved_apart_in_their_order(heights):
     assert sum(moved) == pytest.approx(sum(heights), abs=1e-6)
 
 
+def test_names_of_curves_that_end_low_stay_above_the_words_of_the_axis():
+    """Five curves that all end at the bottom, where the last slice is named."""
+    lines = [Line(f"model {k}", 1 + k % 3, "", 0.9, (1.1, 0.9 + 0.001 * k)) for k in range(5)]
+    picture = parsed(slice_chart(lines, ("rarest 20 %", "most popular 20 %"), "RMSE", True, 920))
+    heights = {element.text: float(element.get("y")) for element in picture.iter("text")}
+    named = sorted(heights[line.name] for line in lines)
+    assert named[-1] < heights["most popular 20 %"] - 12
+    assert all(b - a >= 17.0 - 1e-6 for a, b in itertools.pairwise(named))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_models_are_drawn_by_name_and_gaps_are_left_out(width):
     lines = [Line("private", 3, "main", 0.9, (1.1, None, 0.8)), Line("twin", 1, "", 0.8, (1.0, 0.9, 0.7))]

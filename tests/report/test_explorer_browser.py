@@ -59,6 +59,7 @@ def models(data):
         "ratings": PrivateRatingRecommender(dimension=3, **settings).fit(data).model_,
         "clicks": PrivateClickRecommender(dimension=3, **settings).fit(data).model_,
         "features": PrivateRatingRecommender(dimension=3, features=features, **settings).fit(data).model_,
+        "by choice": PrivateRatingRecommender(dimension=3, rank_by="choice", **settings).fit(data).model_,
     }
 
 
@@ -97,7 +98,7 @@ def made_up(model, n_users=30):
     return history, pairs
 
 
-@pytest.mark.parametrize("kind", ["ratings", "clicks", "features"])
+@pytest.mark.parametrize("kind", ["ratings", "clicks", "features", "by choice"])
 def test_scores_and_recommendations_are_those_of_python(opened, models, kind):
     model = models[kind]
     history, pairs = made_up(model)
@@ -105,10 +106,11 @@ def test_scores_and_recommendations_are_those_of_python(opened, models, kind):
     scores = np.array(page.evaluate("all => all.map((each) => explorer.scores(each))", pairs))
     expected = model.score(history, np.arange(len(pairs), dtype=np.int32))
     assert np.abs(scores - expected).max() < 1e-4
-    best = page.evaluate("all => all.map((each) => explorer.recommend(each, 20))", pairs)
-    for user, (mine, theirs) in enumerate(zip(best, model.recommend(history, 20).tasks, strict=True)):
+    best = page.evaluate("all => all.map((each) => explorer.recommend(each, 45))", pairs)
+    ranked_by = model.ranking_coefficients(history) @ model.ranking_features.T
+    for user, (mine, theirs) in enumerate(zip(best, model.recommend(history, 45).tasks, strict=True)):
         for (code, _), other in zip(mine, theirs[theirs >= 0].tolist(), strict=True):
-            assert code == other or abs(expected[user, code] - expected[user, other]) < 1e-4
+            assert code == other or abs(ranked_by[user, code] - ranked_by[user, other]) < 1e-4
 
 
 def test_the_reasons_of_a_recommendation_add_up_to_its_score(opened, models):

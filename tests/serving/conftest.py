@@ -34,12 +34,12 @@ def clicks_model():
 
 @pytest.fixture(scope="session")
 def ratings_model():
-    """A private model of ratings with integer ids."""
+    """A private model of ratings with integer ids, ranked by choice."""
     rng = np.random.default_rng(1)
     users, tasks = zip(*[(u, int(t)) for u in range(120) for t in rng.choice(40, 9, replace=False)], strict=True)
     values, items = rng.integers(1, 6, len(users)).astype(float), np.arange(40) * 3 - 50
     data = Interactions.from_arrays(users, items[list(tasks)], values, task_ids=items)
-    return PrivateRatingRecommender(epsilon=8.0, dimension=2, rounds=2).fit(data).model_
+    return PrivateRatingRecommender(epsilon=8.0, dimension=2, rounds=2, rank_by="choice").fit(data).model_
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from apportion.errors import InputError
+from apportion.serving import Service
 from apportion.serving.limits import Limits, Rate
+from apportion.serving.running import server
 
 
 class Clock:
@@ -40,3 +42,9 @@ def test_only_the_addresses_seen_last_are_kept(monkeypatch):
 def test_limits_that_let_nothing_through_are_refused(wrong):
     with pytest.raises(InputError, match="Expected"):
         Limits(**wrong)
+
+
+def test_a_variable_of_the_environment_does_not_let_anybody_name_another_address(monkeypatch, clicks_model):
+    """The header X-Forwarded-For is believed from a proxy on this machine alone."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    assert server(Service(clicks_model), Limits(), grace=1).config.forwarded_allow_ips == "127.0.0.1"

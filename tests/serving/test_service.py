@@ -59,7 +59,7 @@ def test_a_history_of_clicks_gets_the_items_of_the_model_and_none_of_its_own(cli
 def test_a_history_of_ratings_gets_the_items_of_the_model(ratings, ratings_model):
     items = ratings_model.task_ids.ids[[2, 9, 30]].tolist()
     history = [{"item": item, "value": value} for item, value in zip(items, (5, 1.5, 9), strict=True)]
-    assert_same(ratings.recommend(history=history), by_the_model(ratings_model, items, [5, 1.5, 9]))
+    assert_same(ratings.recommend(history=history, k=25), by_the_model(ratings_model, items, [5, 1.5, 9], k=25))
     assert len(ratings.recommend(history=history, k=1000)["items"]) == ratings_model.n_tasks - 3
 
 

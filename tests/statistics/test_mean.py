@@ -12,7 +12,7 @@ from apportion.data.grouping import group_rows
 from apportion.errors import InputError
 from apportion.privacy import ADD_REMOVE, Budget, SeededNoise
 from apportion.statistics import UserMean
-from apportion.statistics.user_parts import ClassSums, UserMeans
+from apportion.statistics.user_parts import ClassSums, TiltedSums, UserMeans
 
 BUDGETS = {"pure": Budget(1.0, 0.0), "gaussian": Budget(2.0, 1e-6)}
 LEARNED = ("mean_", "interval_", "noise_stddev_", "threshold_", "statement_")
@@ -64,10 +64,32 @@ def test_replay_on_neighbours_stays_within_every_sensitivity(n_users, budget, se
 
 def test_distances_are_paid_for_only_where_there_are_enough_users():
     names = [
-        [release.name for release in a_mean().fit(values, users=groups).statement_.releases]
+        [release.name for release in a_mean(**settings).fit(values, users=groups).statement_.releases]
         for values, groups in map(some_rows, (60, 2000))
+        for settings in ({}, {"of": "users"})
     ]
-    assert names == [["sums by size", "mean over rows"], ["sums by size", "distances", "mean over rows"]]
+    few, few_users, many, many_users = names
+    assert few == ["sums by size", "mean over rows"]
+    assert few_users == ["sums by size", "mean over users"]
+    assert many == ["sums by size", "large and small users", "distances", "mean over rows"]
+    assert many_users == ["sums by size", "distances", "mean over users"]  # all sizes are 1
+
+
+def test_one_user_moves_the_tilt_by_at_most_one_a_column_whatever_its_rows_hold():
+    values, groups = some_rows(40, columns=2)
+    values[groups == 0], values[groups == 1] = [99.0, -99.0], [-99.0, 99.0]
+    means = UserMeans(np.zeros(2), np.full(2, 6.0), "rows", 1024.0)
+    edges = np.array([1.0, 2, 4, 8, 16])
+    centres, clips = np.array([0.5, 0.7]), np.full((2, 5), 0.2)
+    tilts = np.array([[-1.0, -1.0, 0.3, 1.0, 1.0], [-1.0, -0.5, 0.5, 1.0, 1.0]])
+    owners = group_rows(groups, len(values)).users(values=values)
+    rows = TiltedSums(means, edges, centres, clips, tilts)(owners, None)[0]
+    assert (np.abs(rows) <= 1.0).all()
+    sizes, inside = means(owners)
+    of_two = tilts[:, np.searchsorted(edges, sizes[:2], side="right") - 1].T
+    assert np.abs(rows[:2]) == pytest.approx(np.abs(of_two))  # values that are far out reach the bound of their class
+    large = sizes >= 8
+    assert rows[large] == pytest.approx(np.clip((inside[large] - centres) / 0.2, -1.0, 1.0))
 
 
 def test_one_user_adds_one_to_the_sums_by_size_whatever_its_rows_hold():

@@ -15,8 +15,10 @@ from torch.nn import functional
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import GradientTotal
-from apportion.training.layers import LayerFactors, _windows, supported
-from apportion.training.per_unit import FunctionalGradients, added_by_unit, gradient_way, means_of_units
+from apportion.training.by_row import ByRow
+from apportion.training.groups import Groups
+from apportion.training.layers import LayerFactors, _blocks_of, _windows, supported
+from apportion.training.per_unit import FunctionalGradients, gradient_way, means_of_units
 from training.small_models import Chain, Tokens, cross_entropy, images, sentences
 
 MODELS = {"images": (Chain, images), "tokens": (Tokens, sentences)}
@@ -37,8 +39,12 @@ def by_hand(module, inputs, targets, offsets):
     return torch.stack(found)
 
 
-def flat_sum(blocks, factors):
-    return torch.cat([block.weighted_sum(factors).flatten() for block in blocks])
+def flat_sum(module, blocks, factors):
+    shapes = [p.shape for p in module.parameters() if p.requires_grad]
+    totals = [block.zeros(shape.numel()).reshape(shape) for block, shape in zip(blocks, shapes, strict=True)]
+    for block, total in zip(blocks, totals, strict=True):
+        block.add_to(total, factors)
+    return torch.cat([total.flatten() for total in totals])
 
 
 @EACH
@@ -52,7 +58,7 @@ def test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(model, 
     norms = sum(block.squared_norms(None) for block in blocks).sqrt()
     assert torch.allclose(norms, expected.norm(dim=1), rtol=1e-9)
     factors = torch.rand(len(expected), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert torch.allclose(flat_sum(blocks, factors), factors @ expected, atol=1e-10)
+    assert torch.allclose(flat_sum(module, blocks, factors), factors @ expected, atol=1e-10)
     one_by_one = torch.cat([block.each().flatten(1) for block in blocks], dim=1)
     assert torch.allclose(one_by_one, expected, atol=1e-12)
     scales = [1 + torch.rand_like(p) for p in module.parameters()]
@@ -68,7 +74,7 @@ def test_the_mean_over_a_units_rows_is_the_sum_divided_by_their_number():
     sizes = OFFSETS.diff().clamp_min(1)
     expected = by_hand(module, inputs, targets, OFFSETS) / sizes[:, None]
     assert torch.allclose(sum(b.squared_norms(None) for b in means).sqrt(), expected.norm(dim=1))
-    assert torch.allclose(flat_sum(means, torch.ones(5, dtype=torch.float64)), expected.sum(0))
+    assert torch.allclose(flat_sum(module, means, torch.ones(5, dtype=torch.float64)), expected.sum(0))
 
 
 def test_layers_that_are_not_known_or_share_a_parameter_go_the_general_way():
@@ -85,7 +91,7 @@ def test_layers_that_are_not_known_or_share_a_parameter_go_the_general_way():
 
 
 def test_sums_over_units_leave_units_without_rows_at_zero():
-    found = added_by_unit(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 2, 2]))
+    found = Groups(torch.tensor([0, 2, 2])).added(torch.tensor([[1.0], [2.0]]))
     assert found.tolist() == [[3.0], [0.0]]
 
 
@@ -96,7 +102,7 @@ def test_frozen_parameters_have_no_block():
     for way in (LayerFactors, FunctionalGradients):
         blocks = way(module, cross_entropy).blocks(inputs, targets, torch.arange(5))
         assert len(blocks) == 1
-        assert flat_sum(blocks, torch.ones(4)).shape == (35,)
+        assert flat_sum(module, blocks, torch.ones(4)).shape == (35,)
 
 
 def total_of(module, inputs, targets, offsets, clip, way=LayerFactors, scales=None, counted=0.0):
@@ -173,3 +179,22 @@ def test_windows_of_a_convolution_are_those_that_torch_unfolds(kernel, stride, d
     seen = torch.randn((4, 3, 13, 15), generator=torch.Generator().manual_seed(0))
     unfolded = functional.unfold(seen, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     assert torch.equal(_windows(seen, layer), unfolded.mT)
+
+
+def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():
+    """In pieces of rows, for users of different sizes; lengths are never below the true ones."""
+    layer = nn.Conv2d(2, 3, 3, stride=2, padding=1, bias=False)
+    generator = torch.Generator().manual_seed(0)
+    images, slopes = torch.randn((75, 2, 9, 9), generator=generator), torch.randn((75, 3, 5, 5), generator=generator)
+    groups = Groups(torch.tensor([0, 1, 1, 40, 43, 75]))
+    block = _blocks_of(layer, images, slopes, groups)[id(layer.weight)]
+    assert isinstance(block, ByRow)
+    product = block._product
+    assert torch.allclose(block.each(), product.each(), atol=1e-4)
+    true = product.each().double().flatten(1).norm(dim=1)
+    found = block.squared_norms(None).sqrt()
+    assert (found >= true * (1 - 1e-6)).all()
+    assert torch.allclose(found, true, rtol=1e-3)
+    assert torch.equal(block.squared_norms(torch.ones(54)), product.squared_norms(torch.ones(54)))
+    single = _blocks_of(layer, images, slopes, Groups(torch.arange(76)))[id(layer.weight)]
+    assert torch.allclose(single.each()[1:40].sum(0), block.each()[2], atol=1e-4)

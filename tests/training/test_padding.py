@@ -20,6 +20,10 @@ from apportion.training.per_unit import gradient_way
 def test_units_keep_their_rows_and_start_at_multiples(sizes, apart):
     offsets = torch.tensor([0, *np.cumsum(sizes)])
     found = padded(offsets, apart)
+    if found.rows is None:  # nothing to pad
+        assert apart == 1
+        assert sum(sizes) % 16 == 0
+        return
     bounds = list(zip(found.offsets[:-1].tolist(), found.offsets[1:].tolist(), strict=True))
     real = [bound for bound, kept in zip(bounds, found.real.tolist(), strict=True) if kept]
     assert len(real) == len(sizes)
@@ -37,8 +41,8 @@ def test_units_keep_their_rows_and_start_at_multiples(sizes, apart):
 
 def test_a_unit_that_is_alone_is_not_padded():
     found = padded(torch.tensor([0, 3]), 0)
-    assert found.rows.tolist() == [0, 1, 2]
-    assert found.real.tolist() == [True]
+    assert found.rows is None
+    assert found.real is None
 
 
 def hinge(outputs, targets):

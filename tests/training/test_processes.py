@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,15 +18,17 @@ from apportion.privacy.ledger import Ledger
 from apportion.training import (
     DPAdamBC,
     ExampleRows,
+    FixedClip,
     PrivateGradients,
     PrivateTrainer,
     QuantileClip,
     TorchProcesses,
+    TouchedRows,
     TrainingCheckpoint,
     UserRows,
 )
 from apportion.training.processes import OneProcess
-from training.small_models import Chain, cross_entropy, images
+from training.small_models import Chain, Tokens, cross_entropy, images, sentences
 
 N_ROWS = 24
 USERS = np.arange(N_ROWS) // 3
@@ -135,14 +138,14 @@ def in_threads(size, work):
     return results
 
 
-def in_three(rows, session):
-    modules = [Chain().double() for _ in range(3)]  # torch's generator is one for all threads
+def in_three(rows, session, make=Chain, **settings):
+    modules = [make().double() for _ in range(3)]  # torch's generator is one for all threads
 
     def work(processes):
         module = modules[processes.number]
         gradients = PrivateGradients(
             module, cross_entropy, UserRows(*rows), session, steps=2, sampling=0.7, processes=processes, n_units=6,
-            clip=QuantileClip(0.2),
+            **{"clip": QuantileClip(0.2), **settings},
         )  # fmt: skip
         optimizer = DPAdamBC(module.parameters(), 0.05)
         for _ in range(2):
@@ -155,19 +158,24 @@ def in_three(rows, session):
     return results[0]
 
 
-def worst_ratio(users):
-    data, worst = (*images(12), np.arange(12) // 2), 0.0
+def worst_ratio(users, rows=images, **settings):
+    data, worst = (*rows(12), np.arange(12) // 2), 0.0
     Session(Budget(20.0, 1e-5)).plan_sampled(2, 0.7)  # is remembered, and so found once and not in every thread
     for user in users:
         kept = data[2] != user
         noise = {"budget": Budget(20.0, 1e-5), "noise": SeededNoise(user)}
-        ratios = audit_neighbour(in_three, data, tuple(each[kept] for each in data), noise)
+        ratios = audit_neighbour(partial(in_three, **settings), data, tuple(each[kept] for each in data), noise)
         worst = max(worst, *ratios.values())
     return worst
 
 
 def test_no_release_moves_by_more_than_it_states_when_a_user_leaves():
     assert 0.8 < worst_ratio([1, 2, 4]) <= 1 + 1e-9
+
+
+def test_processes_choose_rows_of_tables_together():
+    rule = TouchedRows(0.3, least=1.0)
+    assert 0.8 < worst_ratio([2], sentences, make=Tokens, tables=rule, clip=FixedClip(0.05)) <= 1 + 1e-9
 
 
 def test_a_unit_in_every_process_is_caught_by_the_replay(monkeypatch):

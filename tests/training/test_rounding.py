@@ -52,7 +52,7 @@ def with_user(rows, inputs, targets):
 
 @WAYS
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE])
-@pytest.mark.parametrize("size", [1e4, 1e9, 1e16, 1e30])
+@pytest.mark.parametrize("size", [1e4, 1e16, 1e30])
 @pytest.mark.parametrize(("width", "out"), [(64, 64), (8, 1), (3, 40)])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_user_whose_rows_cancel_moves_the_sum_by_at_most_the_clip_norm(way, dtype, size, width, out, scaled):
@@ -169,7 +169,10 @@ def test_sums_are_float64_whatever_the_gradients_are():
         Product(values, values, (2, 2)),
         Lookup(values, torch.zeros((3, 2), dtype=torch.int64), (1, 2)),
     ):
-        assert block.weighted_sum(factors).dtype == DOUBLE
+        held = block.zeros(block.each()[0].numel()).reshape(block.each().shape[1:])
+        block.add_to(held, factors)
+        assert held.dtype == DOUBLE
+        torch.testing.assert_close(held, torch.tensordot(factors, block.each().double(), 1), rtol=1e-15, atol=0)
         assert block.squared_norms(None).dtype == DOUBLE
 
 

@@ -13,6 +13,7 @@ from apportion.engines import Processors
 from apportion.errors import InputError
 from apportion.federated import Question
 from apportion.linalg import RatingRound
+from apportion.parties import parties_of
 from apportion.privacy.contributions import (
     ClippedParts,
     HeldOut,
@@ -57,6 +58,22 @@ def _of_encoder(rng, size, seed):
     return {"encoder-matrices": rows, "encoder-vectors": {**rows, "label_bound": 0.7}}
 
 
+def _of_parties(rng, size, seed):
+    numbers = size * rng.standard_normal((N_ITEMS, N_ITEMS))
+    common = {"direction": numbers[0].tobytes(), "share": 0.5, "size": 0.5, "size_stddev": min(size, 1e6), "doubt": 1.0}
+    return {
+        "loss": ("squared", "logistic")[seed % 2],
+        "structure": ("em", "low-rank", "low-rank+sparse", "group-sparse", "relations")[seed % 5],
+        "clip_norm": 0.7 if seed % 3 else None,
+        "weights": {"mean": 0.5, "size": 0.1} if seed % 2 else None,
+        "fit_intercept": seed % 4 == 0,
+        "accelerated": True,
+        "condition": None,
+        "sparse_penalty": 0.5 if seed % 5 == 2 else None,
+        "answers": [{"shared": (numbers + numbers.T).tobytes(), "common": common if seed % 2 else None}],
+    }
+
+
 def asked(name, seed=0, size=1.0):
     """Plain data that ask for a contribution, with numbers that no fit would send."""
     rng = np.random.default_rng(seed)
@@ -67,6 +84,7 @@ def asked(name, seed=0, size=1.0):
         "number-of-users": {},
         "user-means": {},
         "popularity": {},
+        "leading-popularity": {"factors": abs(size * rng.standard_normal(N_ITEMS)).tobytes()},
         "value-shares": {"number": 2, "cuts": np.array([2.0, 3.5]).tobytes()},
         "clip-norms": {"centre": size, "unit": 1e-9},
         "rating-round": {
@@ -92,6 +110,7 @@ def asked(name, seed=0, size=1.0):
         "click-tastes": regression(rng, size, np.float32),
         **_of_encoder(rng, size, seed),
         "click-votes": {"fold_ins": [regression(rng, size, np.float32) for _ in range(2)], **votes},
+        "party-models": _of_parties(rng, size, seed),
     }[name]
     return {"name": name, "given": given, "without": None}
 
@@ -134,6 +153,19 @@ def test_a_user_moves_a_sum_within_its_sensitivity_whatever_numbers_a_server_sen
     for one, two, total in zip(full._sums[0], rest._sums[0], full.sealed((contribution,)), strict=True):
         moved = float(np.linalg.norm((one - two).astype(np.float64))) * total.step
         assert moved <= total.l2_sensitivity * (1 + 1e-9)
+
+
+@given(seed=st.integers(0, 60), size=st.sampled_from([1e-9, 1.0, 1e4, 5e7]), scale=st.sampled_from([1.0, 1e30, 0.0]))
+@settings(max_examples=20, deadline=None)
+def test_a_party_moves_the_sum_of_models_within_its_sensitivity_whatever_a_server_sends(seed, size, scale):
+    contribution = read(unpacked(packed(asked("party-models", seed, size))), FACTS)
+    rng = np.random.default_rng(seed)
+    party = parties_of([scale * rng.standard_normal((7, N_ITEMS))], [scale * (rng.standard_normal(7) > 0)])
+    full = sums_over(Question((contribution,), np.dtype("float64")), party)
+    (total,) = full.sealed((contribution,))
+    spread = 1.0 if total.scales is None else total.scales
+    moved = float(np.linalg.norm(full._sums[0][0] / spread)) * total.step
+    assert moved <= total.l2_sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -234,7 +266,7 @@ def _round(**changes):
     "contribution",
     [
         ClippedParts(lambda users, weights: (np.ones((users.n_users, 1)),), (Output(1, 1.0, False, "mine"),)),
-        TaskCounts(TaskFactors(np.ones(N_ITEMS), "mine")),
+        TaskCounts(TaskFactors(np.ones(N_ITEMS), "mine", normalised=False)),
         _round(full_vote=1.0),
         _round(step=2 * step_of(1.0)),
         _round(value_range=(0.0, 9.0)),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from apportion.cli.given_rows import given_rows
 from apportion.cli.group_options import DELTA, GroupOptions
 from apportion.cli.outputs import print_json, table
 from apportion.cli.progress import Reporter
-from apportion.cli.statistics_options import read_columns
 from apportion.cli.statistics_outputs import publish
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ELSEWHERE: Final = (
 
 
 def run_by_group(
-    file: Path,
+    file: Path | str,
     statistics: Sequence[str],
     value: str | None,
     options: GroupOptions,
@@ -43,28 +43,34 @@ def run_by_group(
         settings: further arguments of the estimator.
         as_json: whether to print JSON.
     """
-    from apportion.data.time_bins import in_bins
-
     if options.by is None and "keys" in _given({"keys": None}):
         raise click.UsageError("--keys needs --by.")
     if options.plan:
         _print_plan(statistics, options, settings, as_json=as_json)
         return
     options.check()
+    if options.master is not None and any(size for _, size in options.bins_by):
+        raise click.UsageError("Bins of time need rows on this machine; add a column of bins to the table instead.")
     keys = options.listed()
     with Reporter() as reporter:
-        texts = [column for column, _ in options.bins_by]
-        columns = {**({} if value is None else {value: "number"}), **dict.fromkeys(texts, "text")}
-        held = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
-        made = _estimator(statistics, options, keys, settings)
-        by = [held.texts[name] if size is None else in_bins(held.texts[name], size) for name, size in options.bins_by]
-        values = None if value is None else held.numbers[value]
-        fitted = made.fit(values, users=held.users, by=by, session=options.session())
+        columns, texts = [] if value is None else [value], [column for column, _ in options.bins_by]
+        with given_rows(file, options, columns, reporter, by=texts) as rows:
+            made = _estimator(statistics, options, keys, {**settings, "engine": rows.engine})
+            by = _in_bins(rows.by, options)
+            fitted = made.fit(rows.values, users=rows.users, by=by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
     result = group_estimates(fitted, statistics, value, options.columns_by)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
+
+
+def _in_bins(by: Sequence[Any], options: GroupOptions) -> list[Any]:
+    """Return the columns that divide rows into groups, dates as the bins of time that they are in."""
+    from apportion.data.time_bins import in_bins
+
+    pairs = zip(by, options.bins_by, strict=True)
+    return [column if size is None else in_bins(column, size) for column, (_, size) in pairs]
 
 
 def without_groups(options: dict[str, Any], *, pure: bool = False) -> dict[str, Any]:

@@ -36,4 +36,4 @@ def said_of_folder(path: Place) -> list[str]:
 
     if not is_user_folder(path):
         return []
-    return [f"{path.name}: this command loads the folder of users into memory; `fit` reads it shard by shard."]
+    return [f"{path.name}: this command loads the folder of users into memory with these options."]

@@ -21,7 +21,7 @@ from apportion.cli.statistics_options import privacy_options
 @privacy_options(delta="pure")
 @open_option
 @json_option
-def count(file: Path, of_users: bool, as_json: bool, **options: Any) -> None:
+def count(file: Path | str, of_users: bool, as_json: bool, **options: Any) -> None:
     """Count rows of FILE (CSV, TSV or Parquet), or users, under user-level differential privacy, with intervals.
 
     \b

@@ -104,9 +104,9 @@ def assemble(table: Table, names: Sequence[str], given: Categories, *, features_
         categories = [str(category) for category in encoded.vocabulary]
         blocks.append(encoded.codes[:, None] == np.arange(1, len(categories)))
         labels += [f"{name}={category}" for category in categories[1:]]
-        compared.append(f"Categories of {name} are compared with {categories[0]!r}.")
-        source = "as declared" if name in given else "taken from the data itself, which reveals which ones occur"
-        public.append(f"the categories of {name!r}, {source}: {_some(categories)}")
+        told = in_sentences(name, categories, declared=name in given)
+        public.append(told[0])
+        compared.append(told[1])
     return Features(tuple(labels), np.column_stack(blocks).astype(np.float64), tuple(public), tuple(compared))
 
 
@@ -128,13 +128,27 @@ def _with_categories(result: EncodedIds, given: Sequence[str] | None, features_a
             argument="categories",
             remedy="list them with",
         )
-    if not 2 <= len(result.vocabulary) <= _MOST_CATEGORIES:
+    refuse_other_than_categories(result.column, len(result.vocabulary), first)
+    return result
+
+
+def refuse_other_than_categories(column: str, number: int, first: Any) -> None:
+    """Refuse a column of text with one value, or with so many that they are not categories."""
+    if not 2 <= number <= _MOST_CATEGORIES:
         raise InputError(
-            f"Column {result.column!r} holds text with {len(result.vocabulary)} different values, such "
-            f"as {first!r}; expected 2 to {_MOST_CATEGORIES} categories.",
+            f"Column {column!r} holds text with {number} different values, such as {first!r}; expected 2 to "
+            f"{_MOST_CATEGORIES} categories.",
             argument="categories",
         )
-    return result
+
+
+def in_sentences(column: str, categories: Sequence[str], *, declared: bool) -> tuple[str, str]:
+    """Say for the statement where categories come from, and which one the others are compared with."""
+    source = "as declared" if declared else "taken from the data itself, which reveals which ones occur"
+    return (
+        f"the categories of {column!r}, {source}: {_some(categories)}",
+        f"Categories of {column} are compared with {categories[0]!r}.",
+    )
 
 
 def _some(categories: Sequence[str]) -> str:

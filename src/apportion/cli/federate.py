@@ -35,7 +35,7 @@ _CLIENT: Final = click.option(
 Carrier = Literal["https", "flower"]
 
 
-@click.group(short_help="Fit over clients that keep their rows: key, server, client, page, simulate.")
+@click.group(short_help="Fit over clients that keep their rows: key, server, client, page, learn, simulate.")
 def federate() -> None:
     """Fit over clients that keep their rows.
 
@@ -138,7 +138,9 @@ def server(
 def client(
     federation: Path, rows: Path, address: str, root_certificates: Path, own: Path, carrier: Carrier, local_port: int
 ) -> None:
-    """Answer the server's questions with the rows in ROWS (user, item, value), until interrupted.
+    """Answer the server's questions with the rows in ROWS (user, item, value; of parties: features and label).
+
+    It goes on until it is interrupted.
 
     The file is checked before the first question, so that nobody drops out because of what a row holds. What was asked
     and what it cost is in the account before it is answered; `apportion federate page` shows it. Nothing listens here.
@@ -178,6 +180,22 @@ def page(federation: Path, own: Path, out: Path) -> None:
     told = Federation.read(federation)
     write_text(out, client_page(told, len(told.keys), Account.shown(own / ACCOUNT)))
     say_page(out)
+
+
+@federate.command(short_help="Parties: learn your own model from what was released.")
+@_CONFIG
+@click.argument("rows", type=FILE)
+@click.argument("released", type=FILE, metavar="RELEASED.json")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="File for the model; it is yours alone.")
+def learn(federation: Path, rows: Path, released: Path, out: Path) -> None:
+    """Learn the model of one party from its ROWS and from what the server released. Nothing leaves this machine."""
+    from apportion.cli.federate_parties import features_of, in_json, learned_at_home
+    from apportion.transport.configuration import Federation
+
+    refuse_folder(out)
+    told = Federation.read(federation)
+    write_text(out, in_json(learned_at_home(told, rows, released), features_of(told)))
+    click.echo(f"Your own model, not to be shared: {out}")
 
 
 @federate.command(short_help="Rehearse a federation: every file of rows is a client in this process.")

@@ -11,6 +11,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from apportion.cli.federate_encoder import fitted_encoder
+from apportion.cli.federate_parties import RELEASED, fit_parties, rows_of_party
 from apportion.cli.item_files import read_item_list
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
@@ -28,7 +29,7 @@ from apportion.transport import Account, Conditions, Desk
 from apportion.transport.configuration import Federation
 
 _CUTS = 40  # steps that a scale is divided into for quantiles
-KEY, ACCOUNT, RELEASED = "key", "account", "released.json"
+KEY, ACCOUNT = "key", "account"
 
 
 def agreed(federation: Federation) -> Conditions:
@@ -42,7 +43,9 @@ def rehearsed(federation: Federation, keys: tuple[bytes, ...], server: bytes) ->
 
 
 def users_of(federation: Federation, rows: Path) -> Users:
-    """Return a client's own users, on the public list of items."""
+    """Return a client's own users, on the public list of items, or the rows of the party that it is."""
+    if federation.kind == "parties":
+        return rows_of_party(federation, rows)
     return rows_of(federation, rows).as_users
 
 
@@ -89,6 +92,8 @@ def fit_over(federation: Federation, conditions: Conditions, clients: Clients, o
     """Fit what a federation is for, and write it; return the statement. The server has no rows."""
     data = DataElsewhere.of_items(read_item_list(federation.items))
     engine = federation.engine(conditions, clients)
+    if federation.kind == "parties":
+        return fit_parties(federation, conditions, engine, out)
     if federation.kind in ("mean", "quantiles"):
         return _released(federation, data, engine, out)
     common: dict[str, Any] = {

@@ -27,6 +27,7 @@ from apportion.cli.options import (
     json_option,
     memory_option,
     open_option,
+    refuse_half_a_cluster,
 )
 from apportion.cli.outputs import (
     REPORT,
@@ -77,8 +78,7 @@ def fit(
     values and the statement, never raw data. Columns are recognised by their usual names. Item features must be public;
     with them, the model learns rare items better and can rank new ones.
     """
-    if (engine == "spark") != (master is not None):
-        raise click.UsageError("--engine spark and --master URL must be given together.")
+    refuse_half_a_cluster(engine, master)
     cluster = None if master is None else (master, partitions)
     target = out or Path(f"{stem_of(data)}-model")
     data_as, privacy = collect(DataOptions, options), collect(FitOptions, options)

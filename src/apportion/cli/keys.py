@@ -50,7 +50,7 @@ class KeyOptions(StatisticsOptions):
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the keys, one JSON text or list a line."
 )
-@privacy_options(delta="pure", intervals=False)
+@privacy_options(delta="pure", engines=False, intervals=False)
 @json_option
 def keys(file: Path, out: Path | None, as_json: bool, **options: Any) -> None:
     """List the keys in a column of FILE (CSV, TSV or Parquet) that enough users hold, under user-level privacy.

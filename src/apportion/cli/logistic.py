@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
+from apportion.cli.given_rows import opened_folder, streams
+from apportion.cli.labelled_rows import LabelledRows, labelled_on_spark
 from apportion.cli.option_types import DATA, PositiveNumber
 from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.progress import Reporter
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
 @click.option("--no-floor", is_flag=True, help="Publish the model even where it is not seen to beat a constant.")
 @open_option
 @json_option
-def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
+def logistic(file: Path | str, label: str, yes: str | None, features: str, as_json: bool, **options: Any) -> None:
     """Logistic regression of a yes-or-no column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
@@ -87,17 +91,12 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
             problem = f"{option} needs --sizes public, which tells everybody how many rows each user has."
             raise InputError(problem, argument=None)
     privacy.check()
-    with Reporter() as reporter:
-        table = read_columns(file, privacy, columns | _label_kind(label, yes, columns), reporter)
-        try:
-            result = assemble(table, list(columns), dict(options["categories"]), features_are_public=False)
-            answers = _answers(table, label, yes)
-        except InputError as error:
-            raise error.inside(file.name) from None
+    kind = _label_kind(label, yes, columns)
+    with Reporter() as reporter, _given(file, privacy, columns, kind, yes, options, reporter) as (result, rows):
         if privacy.sizes == "public":
             reporter.say("How many rows each user has is taken as public.")
         reporter.say(f"Rows of features with a norm above {options['feature_norm']:g} are clipped to that norm.")
-        fitted = _fit(privacy, result, answers, table.users.codes, options, reporter)
+        fitted = _fit(privacy, result, rows, options, reporter)
     said = f"{label} = {yes}" if yes is not None else label
     publish(
         _estimates(fitted, result, said),
@@ -108,6 +107,37 @@ def logistic(file: Path, label: str, yes: str | None, features: str, as_json: bo
         model_part=fitted.model_part_,
         about_intervals=fitted.about_intervals_,
     )
+
+
+@contextmanager
+def _given(
+    file: Path | str,
+    privacy: StatisticsOptions,
+    columns: dict[str, ColumnKind],
+    kind: dict[str, ColumnKind],
+    yes: str | None,
+    options: dict[str, Any],
+    reporter: Reporter,
+) -> Iterator[tuple[Features, LabelledRows]]:
+    """Open the features and answers, in memory or on a cluster."""
+    (label,), categories = kind, dict(options["categories"])
+    if isinstance(file, str):
+        with labelled_on_spark(
+            file, privacy, list(columns), categories, label, reporter, yes=yes, features_are_public=False
+        ) as held:
+            yield held
+        return
+    if streams(file, privacy) and yes is None and not categories:
+        held_on_disk, engine = opened_folder(file, privacy, [*columns, label], reporter)
+        yield Features(tuple(columns), None, (), ()), LabelledRows(held_on_disk, label, privacy.user, engine)
+        return
+    table = read_columns(file, privacy, columns | kind, reporter)
+    try:
+        result = assemble(table, list(columns), categories, features_are_public=False)
+        answers = _answers(table, label, yes)
+    except InputError as error:
+        raise error.inside(file.name) from None
+    yield result, LabelledRows(result.matrix, answers, table.users.codes)
 
 
 def _label_kind(label: str, yes: str | None, columns: dict[str, ColumnKind]) -> dict[str, ColumnKind]:
@@ -139,8 +169,7 @@ def _answers(table: Table, label: str, yes: str | None) -> Any:
 def _fit(
     privacy: StatisticsOptions,
     features: Features,
-    answers: Any,
-    users: Any,
+    rows: LabelledRows,
     options: dict[str, Any],
     reporter: Reporter,
 ) -> UserERM:
@@ -157,10 +186,11 @@ def _fit(
         sizes=privacy.sizes,
         interval_parts=options["parts"] or 0,
         public=features.public,
+        engine=rows.engine,
         **privacy.settings(),
     )
-    session = privacy.session()
-    return estimator.fit(features.matrix, answers, users=users, session=session, progress=reporter.of("descent"))
+    shown, session = reporter.of("descent"), privacy.session()
+    return estimator.fit(rows.features, rows.labels, users=rows.users, session=session, progress=shown)
 
 
 def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apportion.cli.by_group import run_by_group, with_groups, without_groups
+from apportion.cli.given_rows import GivenRows, given_rows
 from apportion.cli.group_options import GroupOptions, without_required_delta
 from apportion.cli.option_types import DATA
 from apportion.cli.options import collect, json_option, open_option
@@ -16,7 +18,6 @@ from apportion.cli.statistics_options import (
     StatisticsOptions,
     check_range,
     privacy_options,
-    read_columns,
     refuse_repeated,
     target_options,
 )
@@ -72,7 +73,7 @@ Ranges = tuple[tuple[float, float], ...]
 @without_required_delta
 @open_option
 @json_option
-def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
+def mean(file: Path | str, values: tuple[str, ...], ranges: Ranges, as_json: bool, **options: Any) -> None:
     """Compute means of columns of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
 
     \b
@@ -90,15 +91,17 @@ def mean(file: Path, values: tuple[str, ...], ranges: Ranges, as_json: bool, **o
     variance = _one_or_all(values, options["variance"], "--variance")
     privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, privacy, dict.fromkeys(values, "number"), reporter)
         reporter.say("Values outside the range are clipped to it.")
         settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval_for")}}
-        fitted = _fit(privacy, table.matrix(values), table.users.codes, (low, high), settings)
+        with given_rows(file, privacy, values, reporter) as rows:
+            fitted = _fit(privacy, rows, (low, high), settings)
     result = _estimates(fitted, values, ranges)
     publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ranges)
 
 
-def _by_group(file: Path, values: tuple[str, ...], ranges: Ranges, options: dict[str, Any], *, as_json: bool) -> None:
+def _by_group(
+    file: Path | str, values: tuple[str, ...], ranges: Ranges, options: dict[str, Any], *, as_json: bool
+) -> None:
     if len(values) != 1 or len(ranges) != 1:
         raise InputError(f"Expected one --value and one --range with --by, got {len(values)}.", argument=None)
     check_range("--range", ranges[0])
@@ -107,7 +110,7 @@ def _by_group(file: Path, values: tuple[str, ...], ranges: Ranges, options: dict
 
 
 def _fit(
-    privacy: StatisticsOptions, matrix: Any, users: Any, value_range: tuple[Any, Any], settings: dict[str, Any]
+    privacy: StatisticsOptions, rows: GivenRows, value_range: tuple[Any, Any], settings: dict[str, Any]
 ) -> UserMean:
     from apportion.statistics import UserMean
 
@@ -115,11 +118,13 @@ def _fit(
         delta=privacy.delta,
         value_range=value_range,
         bounding=privacy.bounding(),
+        engine=rows.engine,
         **settings,
         **privacy.target(),
         **privacy.settings(),
     )
-    return estimator.fit(matrix, users=users, session=privacy.session())
+    users = rows.users if rows.engine is not None else rows.users.codes
+    return estimator.fit(rows.values, users=users, session=privacy.session())
 
 
 def _per_column(values: tuple[str, ...], ranges: Ranges, option: str) -> tuple[Any, Any]:
@@ -144,10 +149,13 @@ def _one_or_all(values: tuple[str, ...], given: tuple[Any, ...], option: str) ->
 
 
 def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Estimates:
+    import numpy as np
+
     from apportion.report.estimates import Estimate, Estimates
 
     bounds = ranges * len(values) if len(ranges) == 1 else ranges
-    columns = zip(values, fitted.mean_, fitted.interval_.tolist(), fitted.noise_stddev_, bounds, strict=True)
+    means, noise = np.atleast_1d(fitted.mean_), np.atleast_1d(fitted.noise_stddev_)
+    columns = zip(values, means, np.atleast_2d(fitted.interval_).tolist(), noise, bounds, strict=True)
     rows = tuple(
         Estimate(name, float(value), (ends[0], ends[1]), float(noise), bound)
         for name, value, ends, noise, bound in columns
@@ -168,6 +176,8 @@ def _target(fitted: UserMean) -> str:
 
 
 def _caveats(fitted: UserMean) -> tuple[str, ...]:
+    import numpy as np
+
     if fitted.weights == "paper":
         related = (
             f"correlated by {fitted.correlation:g}, as was declared"
@@ -185,5 +195,22 @@ def _caveats(fitted: UserMean) -> tuple[str, ...]:
     return (
         f"The estimate is {_target(fitted)}, clipped to the public range. Intervals are for the mean {whose}. They "
         "account for the noise that privacy added, and for what weights do where values go with the number of rows"
-        f"{'; those of several columns hold all together' if len(fitted.mean_) > 1 else ''}.",
+        f"{'; those of several columns hold all together' if np.size(fitted.mean_) > 1 else ''}.{_hidden(fitted)}",
+    )
+
+
+def _hidden(fitted: UserMean) -> str:
+    """How many users with many rows noise may hide, at two standard deviations; nothing for a mean over users."""
+    import numpy as np
+
+    from apportion.privacy.purposes import Purpose
+
+    if fitted.of == "users":
+        return ""
+    released = [each for each in fitted.statement_.releases if each.purpose is Purpose.CLASS_SUMS]
+    users = math.ceil(2 * math.sqrt(2 / np.size(fitted.mean_)) * released[-1].stddev)
+    return (
+        " They do not account for a few users who own most rows and differ from all others: up to about "
+        f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
+        "are not to count with all of their rows."
     )

@@ -18,10 +18,12 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class DataPath(click.Path):
-    """A file, or a folder of users that `apportion shard` made."""
+    """A file, or a folder of users that `apportion shard` made; with `--engine spark`, what the cluster reads."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Turn text into a path; refuse another folder."""
+        if ctx is not None and ctx.params.get("engine") == "spark":
+            return str(value)
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if path.is_dir() and not (path / "manifest.json").is_file():
             self.fail(f"File {str(path)!r} is a directory.", param, ctx)

@@ -164,6 +164,12 @@ def engine_options(command: Command) -> Command:
     return command
 
 
+def refuse_half_a_cluster(engine: str, master: str | None) -> None:
+    """Refuse a cluster without its address, or an address without the engine for it."""
+    if (engine == "spark") != (master is not None):
+        raise click.UsageError("--engine spark and --master URL must be given together.")
+
+
 def checkpoint_option(command: Command) -> Command:
     """Add `--checkpoint`."""
     words = "Store every release in this folder first. If the fit is stopped, the same command goes on from there."

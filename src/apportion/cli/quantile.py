@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apportion.cli.by_group import run_by_group, with_groups, without_groups
+from apportion.cli.given_rows import GivenRows, given_rows
 from apportion.cli.group_options import GroupOptions, group_options
 from apportion.cli.option_types import DATA, PositiveNumber
 from apportion.cli.options import collect, json_option, open_option
@@ -17,7 +18,6 @@ from apportion.cli.statistics_options import (
     StatisticsOptions,
     check_range,
     privacy_options,
-    read_columns,
     target_options,
 )
 from apportion.cli.statistics_outputs import publish
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @open_option
 @json_option
 def quantile(
-    file: Path,
+    file: Path | str,
     value: str,
     at: tuple[float, ...],
     ends: tuple[float, float],
@@ -89,23 +89,27 @@ def quantile(
     privacy = collect(StatisticsOptions, without_groups(options, pure=True))
     privacy.check()
     with Reporter() as reporter:
-        table = read_columns(file, privacy, {value: "number"}, reporter)
         reporter.say("Values outside the range are clipped to it.")
         settings = {"value_range": ends, "step": step}
-        fitted = _fit(privacy, table.numbers[value], table.users.codes, at, settings)
+        with given_rows(file, privacy, [value], reporter) as rows:
+            fitted = _fit(privacy, rows, at, settings)
     result = _estimates(fitted, value, ends)
     publish(result, privacy.page, as_json, of=privacy.of, threshold=fitted.threshold_, range=ends, step=step)
 
 
-def _fit(
-    privacy: StatisticsOptions, values: Any, users: Any, at: tuple[float, ...], settings: dict[str, Any]
-) -> UserQuantile:
+def _fit(privacy: StatisticsOptions, rows: GivenRows, at: tuple[float, ...], settings: dict[str, Any]) -> UserQuantile:
     from apportion.statistics import UserQuantile
 
     estimator = UserQuantile(
-        list(at), bounding=privacy.bounding(), **settings, **privacy.target(), **privacy.settings()
+        list(at),
+        bounding=privacy.bounding(),
+        engine=rows.engine,
+        **settings,
+        **privacy.target(),
+        **privacy.settings(),
     )
-    return estimator.fit(values, users=users, session=privacy.session())
+    users = rows.users if rows.engine is not None else rows.users.codes
+    return estimator.fit(rows.values, users=users, session=privacy.session())
 
 
 def _caveats(fitted: UserQuantile) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from apportion.errors import InputError
 )
 @of_option
 @query_options
-@privacy_options(delta="pure")
+@privacy_options(delta="pure", engines=False)
 @open_option
 @json_option
 def query(sql: str, ends: tuple[float, float] | None, as_json: bool, **options: Any) -> None:

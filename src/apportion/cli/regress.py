@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from apportion.cli.feature_columns import Features, assemble, categories_option, columns_to_read, features_option
+from apportion.cli.labelled_rows import LabelledRows, labelled_on_spark
 from apportion.cli.option_types import DATA
 from apportion.cli.options import collect, json_option, open_option
 from apportion.cli.progress import Reporter
@@ -23,6 +25,7 @@ from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.data.tables import ColumnKind
     from apportion.regression.label_private import LabelPrivateRegression
     from apportion.report.estimates import Estimates
 
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
 @open_option
 @json_option
 def regress(
-    file: Path, label: str, features: str, label_range: tuple[float, float], as_json: bool, **options: Any
+    file: Path | str, label: str, features: str, label_range: tuple[float, float], as_json: bool, **options: Any
 ) -> None:
     """Fit a linear regression to FILE (CSV, TSV or Parquet) under user-level differential privacy of the labels.
 
@@ -78,22 +81,12 @@ def regress(
     if label in columns:
         raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
     privacy.check()
-    with Reporter() as reporter:
-        table = read_columns(file, privacy, {**columns, label: "number"}, reporter)
-        try:
-            result = assemble(table, list(columns), dict(options["categories"]), features_are_public=True)
-        except InputError as error:
-            raise error.inside(file.name) from None
+    with Reporter() as reporter, _given(file, privacy, columns, label, options, reporter) as (result, rows):
         reporter.say("Features are assumed public, and so is how many rows each user has.")
         reporter.say("Labels outside the range are clipped to it.")
-        estimator = _estimator(privacy, result, label_range, options)
-        fitted = estimator.fit(
-            result.matrix,
-            table.numbers[label],
-            users=table.users.codes,
-            session=privacy.session(),
-            progress=_in_turns(reporter),
-        )
+        estimator = _estimator(privacy, result, label_range, {**options, "engine": rows.engine})
+        shown, session = _in_turns(reporter), privacy.session()
+        fitted = estimator.fit(rows.features, rows.labels, users=rows.users, session=session, progress=shown)
     publish(
         _estimates(fitted, result, label),
         privacy.page,
@@ -102,6 +95,31 @@ def regress(
         noise_variance=fitted.noise_variance_,
         label_range=label_range,
     )
+
+
+@contextmanager
+def _given(
+    file: Path | str,
+    privacy: StatisticsOptions,
+    columns: dict[str, ColumnKind],
+    label: str,
+    options: dict[str, Any],
+    reporter: Reporter,
+) -> Iterator[tuple[Features, LabelledRows]]:
+    """Open the features and labels, in memory or on a cluster."""
+    categories = dict(options["categories"])
+    if isinstance(file, str):
+        with labelled_on_spark(
+            file, privacy, list(columns), categories, label, reporter, features_are_public=True
+        ) as held:
+            yield held
+        return
+    table = read_columns(file, privacy, {**columns, label: "number"}, reporter)
+    try:
+        result = assemble(table, list(columns), categories, features_are_public=True)
+    except InputError as error:
+        raise error.inside(file.name) from None
+    yield result, LabelledRows(result.matrix, table.numbers[label], table.users.codes)
 
 
 def _estimator(
@@ -117,6 +135,7 @@ def _estimator(
         target=options["target"],
         bounding="robust" if privacy.sample_limit is None else privacy.bounding(),
         public=features.public,
+        engine=options["engine"],
         **privacy.settings(),
     )
 

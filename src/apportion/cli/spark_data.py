@@ -56,9 +56,8 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         partitions: number of tasks in a pass.
     """
     refuse_rules(options, table, "choose rows in the table")
-    spark = _session(master)
-    try:
-        frame, untyped = _frame(spark, table, options)
+    with spark_session(master) as spark:
+        frame, untyped = frame_of(spark, table, names_given(options))
         columns = _columns(frame, table, options)
         kind: Kind = options.kind or ("ratings" if columns.value and options.min_value is None else "clicks")
         if kind == "ratings" and columns.value is None:
@@ -70,6 +69,14 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         with engine.read(frame, user=columns.user, task=columns.task, value=value, untyped=untyped) as rows:
             rules = tuple(rules_of(options))
             yield LoadedOnSpark(_listed(rows, options), kind, _remarks(kind, options), rules, engine)
+
+
+@contextmanager
+def spark_session(master: str) -> Iterator[Any]:
+    """Open a session of a cluster, which ends with the command."""
+    spark = _session(master)
+    try:
+        yield spark
     finally:
         spark.stop()
 
@@ -100,9 +107,9 @@ def _require_server(master: str) -> None:
         pass
 
 
-def _frame(spark: Any, table: str, options: DataOptions) -> tuple[Any, bool]:
-    """The table, and whether its cells are text because it is a text file."""
-    suffix, names = PurePath(table).suffix.lower(), names_given(options)
+def frame_of(spark: Any, table: str, names: list[str] | None) -> tuple[Any, bool]:
+    """Return the table, and whether its cells are text because it is a text file; `names` if it has no header."""
+    suffix = PurePath(table).suffix.lower()
     if suffix in _SEPARATED:
         read = spark.read.csv(table, sep=_SEPARATED[suffix], header=names is None)
         return (read if names is None else read.toDF(*names)), True

@@ -14,7 +14,7 @@ import click
 from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.ledger_options import charged_session, ledger_options
 from apportion.cli.option_types import Command, Delta, PositiveNumber
-from apportion.cli.options import EXACT, noise_of
+from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.errors import InputError
@@ -48,8 +48,13 @@ class StatisticsOptions:
     page: Path | None = None
     ledger: str | None = None
     account: str | None = None
+    engine: str = "local"
+    master: str | None = None
+    partitions: int = 8
+    memory: str = MEMORY
 
     def __post_init__(self) -> None:
+        refuse_half_a_cluster(self.engine, self.master)
         if self.threshold is not None and self.sample_limit is not None:
             raise click.UsageError("Give either --threshold or --sample-limit, not both.")
 
@@ -143,12 +148,13 @@ def check_range(option: str, ends: tuple[float, float]) -> None:
 
 
 def privacy_options(
-    *, delta: Literal["pure", "optional", "required"], intervals: bool = True
+    *, delta: Literal["pure", "optional", "required"], engines: bool = True, intervals: bool = True
 ) -> Callable[[Command], Command]:
     """Add the options of the guarantee: no delta, a delta that defaults to 0, or a required delta above 0.
 
     Args:
         delta: which of the three.
+        engines: whether rows may be on a cluster.
         intervals: whether there are numbers with intervals, and a page of them.
     """
     options = [_EPSILON]
@@ -157,7 +163,7 @@ def privacy_options(
     elif delta == "required":
         options.append(_POSITIVE_DELTA)
     add = _adding((_USER, *options, *(_INTERVALS if intervals else ()), *_PROMISE))
-    return lambda command: add(ledger_options(command))
+    return lambda command: add(ledger_options(memory_option(engine_options(command)) if engines else command))
 
 
 def bounding_options(command: Command) -> Command:

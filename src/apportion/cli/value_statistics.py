@@ -33,7 +33,7 @@ def _of_values(command: Command) -> Command:
 
 @click.command("sum", short_help="Private sums of a column, in all or by group.")
 @_of_values
-def total(file: Path, value: str, ends: tuple[float, float], as_json: bool, **options: Any) -> None:
+def total(file: Path | str, value: str, ends: tuple[float, float], as_json: bool, **options: Any) -> None:
     """Add up a column of FILE (CSV, TSV or Parquet) under user-level differential privacy, with intervals.
 
     \b
@@ -48,7 +48,7 @@ def total(file: Path, value: str, ends: tuple[float, float], as_json: bool, **op
 @click.command(short_help="Private variances of a column, in all or by group.")
 @_of_values
 @of_option
-def variance(file: Path, value: str, ends: tuple[float, float], as_json: bool, **options: Any) -> None:
+def variance(file: Path | str, value: str, ends: tuple[float, float], as_json: bool, **options: Any) -> None:
     """Compute the variance of a column of FILE (CSV, TSV or Parquet) under user-level differential privacy.
 
     \b
@@ -64,7 +64,9 @@ def variance(file: Path, value: str, ends: tuple[float, float], as_json: bool, *
 @_of_values
 @of_option
 @click.option("--bins", type=click.IntRange(2, 4096), default=10, show_default=True, help="Bins of the public range.")
-def histogram(file: Path, value: str, ends: tuple[float, float], bins: int, as_json: bool, **options: Any) -> None:
+def histogram(
+    file: Path | str, value: str, ends: tuple[float, float], bins: int, as_json: bool, **options: Any
+) -> None:
     """Count rows of FILE (CSV, TSV or Parquet) by bins of a column, under user-level differential privacy.
 
     \b

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg.orders import stable_order
+from apportion.linalg.orders import stable_order, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ def segments_by_task(
         order = order.astype(np.int32)
     indptr = np.zeros(n_tasks + 1, np.int64)
     np.cumsum(np.bincount(tasks, minlength=n_tasks), out=indptr[1:])
-    held = np.zeros(0, np.float32) if values is None else values[order]
-    arrays = (indptr, users[order], held, order)
+    held = np.zeros(0, np.float32) if values is None else take(values, order)
+    arrays = (indptr, take(users, order), held, order)
     return Segments(*(protected(array) for array in arrays))
 
 

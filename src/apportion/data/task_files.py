@@ -111,6 +111,23 @@ def read_task_folder(
     return TaskFolder(tuple(files), chosen, tuple(matrices), tuple(labels), has, tuple(unlabelled), texts, ignored)
 
 
+def read_party_file(file: Path, *, label: str, features: Sequence[str]) -> tuple[Floats, Floats]:
+    """Read the rows of one party: all features of a public list, and labels. Rows without a label are left out.
+
+    Args:
+        file: in any known format.
+        label: the column to predict.
+        features: the columns to predict from, in order.
+    """
+    with naming(file):
+        source = _see(file, label)
+        missing = [name for name in features if name not in source.columns]
+        if missing:
+            raise InputError(f"Expected the column {missing[0]!r}, got {_listed(source.columns)}.", argument=None)
+        rows, column, _ = _read(source, label, list(features))
+    return rows, column
+
+
 def refuse_other_classes(tasks: TaskFolder, label: str) -> None:
     """Refuse labels other than two classes, 1 and 0 or -1."""
     for name, column in zip(tasks.names, tasks.labels, strict=True):

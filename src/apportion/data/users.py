@@ -141,6 +141,10 @@ class Users:
         """Return a column with one entry per row."""
         return self._columns[name]
 
+    def has_column(self, name: str) -> bool:
+        """Whether there is a column of this name, with one entry per row."""
+        return name in self._columns
+
     def of_user(self, name: str) -> NDArray[Any]:
         """Return a column with one entry per user."""
         return self._user_columns[name]
@@ -286,6 +290,61 @@ class Users:
 
     def __repr__(self) -> str:
         return f"Users({', '.join(self._columns)}; values hidden)"
+
+
+class UsersWithoutRows:
+    """Many users in memory without some of their rows, which are left out anew in every pass, one part at a time.
+
+    A copy of all rows that are left would take 8 bytes for each.
+
+    Args:
+        users: all users, with all rows.
+        kept: for each row, whether it stays.
+        rows: about as many are copied at a time.
+
+    Example:
+        >>> users = Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])})
+        >>> fewer = UsersWithoutRows(users, np.array([False, True, True]), rows=1)
+        >>> [part.column("values").tolist() for part in fewer.parts()]
+        [[2.0], [5.0]]
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        kept: NDArray[np.bool_],
+        rows: int = 1 << 23,
+        changes: tuple[Callable[[Users], Users], ...] = (),
+    ) -> None:
+        self._users, self._kept, self._rows, self._changes = users, kept, rows, changes
+
+    @property
+    def n_tasks(self) -> int:
+        """Length of the public list of tasks."""
+        return self.nobody().n_tasks
+
+    def parts(self) -> Iterator[Users]:
+        """Yield the parts, one after another."""
+        before = 0
+        for run in self._users.runs(self._rows):
+            yield self._changed(run.with_rows(self._kept[before : before + run.n_rows]))
+            before += run.n_rows
+
+    def nobody(self) -> Users:
+        """Return a part without users that has the same columns."""
+        return self._changed(self._users.nobody())
+
+    def mapped(self, change: Callable[[Users], Users]) -> UsersWithoutRows:
+        """Return the users with a change that is made to each part in every pass."""
+        return UsersWithoutRows(self._users, self._kept, self._rows, (*self._changes, change))
+
+    def _changed(self, part: Users) -> Users:
+        for change in self._changes:
+            part = change(part)
+        return part
+
+    def __repr__(self) -> str:
+        return "UsersWithoutRows(values hidden)"
 
 
 def in_memory(users: UserParts, what: str) -> Users:

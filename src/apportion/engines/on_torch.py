@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.engines.local import LocalEngine
 from apportion.engines.processors import Processors, Summed
+from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
@@ -60,6 +61,20 @@ class Device(Processors):
     def _on_processor(self) -> bool:
         return self.device == "cpu"
 
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device: to a GPU they are."""
+        return not self._on_processor
+
+    @property
+    def on_processors(self) -> Processors:
+        """The processor's own kernels."""
+        return Processors(self.dtype, self.threads, exact=self.exact)
+
+    def ranks(self, asked: Ranked) -> NDArray[np.int64]:
+        """Return the rank of each pair; products are added in the processor's order, so ranks are the same."""
+        return super().ranks(asked) if self._on_processor else self._torch_kernels.ranks(asked, self.device)
+
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
     ) -> Summed:
@@ -68,9 +83,8 @@ class Device(Processors):
         if self.exact:
             step = linalg.step_below(bound)
             return self._lattice_moments(*placed, self._double(rows), self._double(coefficients), step), step
-        sums = self._torch_kernels.segment_moment(
-            *placed, self._double(rows), coefficients=self._double(coefficients)
-        )  # fmt: skip
+        times = self._double(self._place(coefficients))  # the same in every round
+        sums = self._torch_kernels.segment_moment(*placed, self._double(rows), coefficients=times)
         return sums.cpu().numpy(), None
 
     def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
@@ -212,5 +226,5 @@ class Device(Processors):
             if known is indices:
                 return placed
         placed = torch.tensor(np.asarray(indices), device=self.device)
-        self._placed = [*self._placed[-3:], (indices, placed)]
+        self._placed = [*self._placed[-5:], (indices, placed)]
         return placed

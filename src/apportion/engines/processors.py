@@ -10,7 +10,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from apportion import linalg
 from apportion.errors import InputError
+from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
+
+_RANKED_AT_ONCE = 512  # rows whose products with all columns are in memory
 
 Summed = tuple[NDArray[Any], float | None]
 
@@ -49,6 +52,22 @@ class Processors:
             raise InputError(
                 "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
             )
+
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device: they are not."""
+        return False
+
+    @property
+    def on_processors(self) -> Processors:
+        """These kernels."""
+        return self
+
+    def ranks(self, asked: Ranked) -> NDArray[np.int64]:
+        """Return the rank of each pair, some rows at a time."""
+        firsts = range(0, len(asked.left), _RANKED_AT_ONCE)
+        parts = (asked.part(first, min(first + _RANKED_AT_ONCE, len(asked.left))) for first in firsts)
+        return np.concatenate([np.zeros(0, np.int64), *(part.ranks() for part in parts)])
 
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order; see `linalg.side_by_side`."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.policies import Allocated, Allocation, Expected, ReleasedCounts
-from apportion.allocation.weightings import SplitEqually
+from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
@@ -20,6 +20,9 @@ from apportion.privacy.contributions import ClippedParts, HeldOut, Output, TaskC
 from apportion.privacy.purposes import ReleaseName
 
 LEAST_USERS = 10.0  # a noisy number of users below this is replaced by it
+_LEADING = 60  # tasks, of which users get 20 that they do not have yet; half of a short list
+_DOUBT = 0.5  # standard deviations by which a task may be more popular than its estimate
+_MOST_GAIN = 4.0  # of weights on some tasks over weights on all
 
 
 def number_of_users(session: Session) -> ClippedParts:
@@ -110,16 +113,72 @@ def release_popularity_again(
     """Release the same counts once more, and deconvolve the mean of all, weighed by their precision."""
     name = Purpose.POPULARITY.at(step=before.releases + 1)
     noisy, stddev = _noisy_popularity(users, session, engine, share, name, rows)
-    first, second = before.counts.stddev**-2, stddev**-2
-    mean = (first * before.noisy + second * noisy) / (first + second)
-    found = ReleasedPopularity.of(mean, float((first + second) ** -0.5), before.counts.n_users)
-    return replace(found, releases=before.releases + 1)
+    mean, left = _pooled(before.noisy, before.counts.stddev, noisy, stddev)
+    return replace(ReleasedPopularity.of(mean, left, before.counts.n_users), releases=before.releases + 1)
+
+
+def release_leading_popularity(
+    users: UserParts, session: Session, engine: Engine, share: Share, before: ReleasedPopularity
+) -> ReleasedPopularity:
+    """Count the tasks that may lead a ranking once more; the other tasks keep the estimates that they have.
+
+    Each user divides its whole weight over these tasks alone, so it adds more to them at the same sensitivity.
+
+    Privacy: one user's part has norm at most 1; the tasks are chosen by released counts.
+    """
+    leading = may_lead(before.posterior)
+    words = f"equal split over {int(leading.sum())} tasks that may be among the most popular"
+    weights = TaskFactors(leading.astype(np.float64), words, neighbours=session.neighbours)
+    name = Purpose.POPULARITY.at(step=before.releases + 1)
+    noisy, stddev = _noisy_popularity(users, session, engine, share, name, None, weights)
+    return replace(_with_leading(before, leading, noisy, stddev), releases=before.releases + 1)
+
+
+def may_lead(found: Popularity) -> NDArray[np.bool_]:
+    """Return which tasks may be among the most popular, as far as released counts tell.
+
+    >>> may_lead(Popularity(np.array([9.0, 8.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 400.0])))
+    array([ True,  True, False,  True])
+    """
+    level = np.sort(found.mean)[-min(_LEADING, (len(found.mean) + 1) // 2)]
+    return np.asarray(found.mean + _DOUBT * np.sqrt(found.variance) >= level)
+
+
+def _with_leading(
+    before: ReleasedPopularity, leading: NDArray[np.bool_], noisy: NDArray[np.float64], stddev: float
+) -> ReleasedPopularity:
+    """Put what a release on some tasks says into the estimates; its gain over all tasks follows from the totals."""
+    known, n_users = before.posterior, before.counts.n_users
+    gain = 1.0
+    if not leading.all():
+        gain = float(np.clip(noisy[leading].sum() / known.mean[leading].sum(), 1.0, _MOST_GAIN))
+    mean, left = _pooled(before.noisy[leading], before.counts.stddev, noisy[leading] / gain, stddev / gain)
+    found = ReleasedPopularity.of(mean, left, n_users).posterior
+    values = [before.noisy.copy(), known.mean.copy(), known.variance.copy()]
+    for all_tasks, some in zip(values, (mean, found.mean, found.variance), strict=True):
+        all_tasks[leading] = some
+    return ReleasedPopularity(values[0], Popularity(*values[1:]), ReleasedCounts(values[1], left, n_users))
+
+
+def _pooled(
+    first: NDArray[np.float64], first_stddev: float, second: NDArray[np.float64], second_stddev: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the mean of two releases, weighed by their precision, and the standard deviation of its noise."""
+    precise = np.array([first_stddev**-2, second_stddev**-2])
+    return (precise[0] * first + precise[1] * second) / precise.sum(), float(precise.sum() ** -0.5)
 
 
 def _noisy_popularity(
-    users: UserParts, session: Session, engine: Engine, share: Share, name: ReleaseName, rows: HeldOut | None
+    users: UserParts,
+    session: Session,
+    engine: Engine,
+    share: Share,
+    name: ReleaseName,
+    rows: HeldOut | None,
+    weights: Weighting | None = None,
 ) -> tuple[NDArray[np.float64], float]:
-    weights = SplitEqually(session.neighbours)
+    """Release the counts under these weights, or under the equal split over all tasks of a user."""
+    weights = weights or SplitEqually(session.neighbours)
     counts = add_up_one(engine, users, without_held_out(TaskCounts(weights), rows))
     return np.asarray(session.release(name, counts, share), np.float64), weights.moved(1.0) / share.mu
 

@@ -1,4 +1,7 @@
-"""Frames of a Spark session as estimators take them: columns are given by name, and rows stay on the cluster."""
+"""Rows that stay where they are, as estimators take them: a frame of a Spark session, or a folder of users on disk.
+
+Columns are given by name.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from apportion.data.on_disk import FolderNumbers
 from apportion.data.users import UserParts
 from apportion.engines import Engine, SparkEngine
 from apportion.engines.spark.interactions import TEXT_TYPES
+from apportion.engines.spark.public_columns import RowsWithPublicColumns
 from apportion.errors import InputError
 
 
@@ -17,15 +22,14 @@ def is_frame(given: object) -> bool:
     return hasattr(given, "mapInArrow")
 
 
-def refuse_frame(given: object, why: str) -> None:
-    """Refuse a DataFrame of Spark, with a sentence that says what to do instead."""
-    if is_frame(given):
-        raise InputError(why, argument="X")
+def is_elsewhere(given: object) -> bool:
+    """Whether these are rows that are not in memory: a DataFrame of Spark, or a folder on disk."""
+    return is_frame(given) or isinstance(given, FolderNumbers)
 
 
 @contextmanager
 def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = None) -> Iterator[tuple[UserParts, int]]:
-    """Read a frame on the engine's cluster: its users, and how many columns of numbers there are.
+    """Read a frame on the engine's cluster, or a folder: its users, and how many columns of numbers there are.
 
     Args:
         engine: of the estimator.
@@ -33,11 +37,25 @@ def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = No
         users: name of the user column.
         label: name of the column of labels, if there are any.
     """
-    on = cluster_of(engine, users, *([] if label is None else [label]))
     names = numbers_beside(frame, users, label)
     columns: dict[str, Any] = {"values": names} if label is None else {"features": names, "labels": label}
+    if isinstance(frame, FolderNumbers):
+        yield frame.users(columns), len(names)
+        return
+    on = cluster_of(engine, users, *([] if label is None else [label]))
     with on.read_numbers(frame, users, columns) as rows:
         yield rows.as_users, len(names)
+
+
+@contextmanager
+def rows_with_public_features(
+    engine: Engine | None, frame: Any, users: Any, label: Any
+) -> Iterator[RowsWithPublicColumns]:
+    """Read a frame whose features are public: they come to the driver, labels stay on the cluster."""
+    on = cluster_of(engine, users, label)
+    names = numbers_beside(frame, users, label)
+    with on.read_numbers(frame, users, {"features": names, "labels": label}) as rows:
+        yield RowsWithPublicColumns.of(on, rows.as_users, "features")
 
 
 def cluster_of(engine: Engine | None, *names: Any) -> SparkEngine:

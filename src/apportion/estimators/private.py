@@ -23,9 +23,9 @@ BY_HAND = "declared: some settings were given by hand; the data they were chosen
 _LARGEST_VALUE = 1e12
 _MOST = {"dimension": 10_000, "rounds": 200}  # beyond, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
-    "epsilon", "delta", "n_users", "kind", "value_range", "features", "public", "window", "tuning", "noise", "engine",
-    "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass", "label_range",
-    "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
+    "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "window", "tuning", "noise",
+    "engine", "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
+    "label_range", "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
     "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
     "law", "n_components",
 }  # fmt: skip

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from apportion.data.standardisation import Standardisation
 from apportion.data.vocabulary import Vocabulary
 from apportion.losses import Logistic
-from apportion.parties import BayesParties, Parties, ProtectedMultiTask, ProximalParties, Sending
-from apportion.parties.posterior import Local, local_side
+from apportion.parties import Parties, ProtectedMultiTask
 from apportion.parties.tasks import FOLDS, TaskRows
 
 Floats = NDArray[np.float64]
@@ -91,24 +90,7 @@ def learned_again(
     rows = TaskRows(ids, np.concatenate(list(matrices)), np.concatenate(list(labels)), indptr)
     rows = rows if has is None else rows.masked(_widened(has, rows.dimension))
     rows = rows.centred()[0] if model.fit_intercept else rows
-    parties = _parties(model, local_side(rows, model.loss))
-    for released in model.released_:
-        parties.receive(released.answer)
-    return parties
-
-
-def _parties(model: ProtectedMultiTask, local: Local) -> Parties:
-    sending = Sending(model.clip_norm)  # nothing is sent
-    if model.structure == "em":
-        return BayesParties(local, sending)
-    sparse = model.sparse_penalty if model.structure == "low-rank+sparse" else None
-    return ProximalParties(
-        local,
-        sending,
-        accelerated=model.accelerated,
-        condition=model.condition,
-        sparse_penalty=sparse,
-    )
+    return model.side().after(rows, [released.answer for released in model.released_])
 
 
 def _folds(n_rows: int, folds: int) -> NDArray[np.int64]:

@@ -1,4 +1,7 @@
-"""Item vectors as a FAISS inner-product index, with a Parquet file of the ids."""
+"""Item vectors as a FAISS inner-product index, with a Parquet file of the ids.
+
+The vectors are those by which the model ranks: `rank_vector` in the Parquet file if it ranks by choice, else `vector`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def write_faiss(model: ItemModel, folder: Path) -> None:
     statement_of(model)
     faiss = library("faiss", "faiss")
     folder.mkdir(parents=True, exist_ok=True)
-    features = np.ascontiguousarray(model.fold_in.features, np.float32)
+    features = np.ascontiguousarray(model.ranking_features, np.float32)
     index = faiss.IndexFlatIP(features.shape[1])
     index.add(features)
     faiss.write_index(index, str(folder / INDEX))

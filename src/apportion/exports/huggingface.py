@@ -38,7 +38,7 @@ ids, scores = model.recommend(items=[{first!r}], values=[{value:g}], k=20)
 ```
 
 `{alone}.py` needs NumPy and safetensors. `items.parquet` has the same vectors with ids as text: an item's score for a
-user with coefficients u is bias + vector · u.
+user with coefficients u is bias + vector · u.{by_choice}
 
 ## Privacy statement
 
@@ -46,6 +46,8 @@ user with coefficients u is bias + vector · u.
 {statement}
 ```
 """
+_BY_CHOICE: Final = """ The list is ranked by what a user is likely to choose and to value; scores are predicted
+ratings. `{alone}.py` says how, and every 20th place explores."""
 
 
 def write_huggingface(model: ItemModel, folder: Path) -> None:
@@ -78,6 +80,7 @@ def _text(model: ItemModel, statement: Statement) -> str:
         unit=statement.unit,
         neighbours=statement.neighbours,
         alone=ALONE,
+        by_choice="" if model.choice is None else _BY_CHOICE.format(alone=ALONE),
         first=model.task_ids.id_of(0),
         value=model.value_range[1],
         statement=statement.to_text(),

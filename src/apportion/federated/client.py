@@ -6,9 +6,11 @@ not hold the numbers: it makes the mask that is added to them (`PartialSums.mask
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -30,6 +32,8 @@ from apportion.federated.messages import (
     Terms,
 )
 from apportion.federated.shares import SHARE_BYTES, divided
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class MaskingClient:
                 f"Expected shares of at least {needed} neighbours in the directory, got those of "
                 f"{len(delivered.boxes)}."
             )
-        self._held = {each: self._unseal(each, box) for each, box in delivered.boxes.items()}
+        self._held = {each: self._unsealed(each, box) for each, box in delivered.boxes.items()}
         total = expanded(self_key(self.terms, self.position, self._self_seed), self.terms.length).copy()
         for each in self._held:
             add_pair_mask(total, self.terms, self._mask_key, self.position, each, self._directory[each].mask_key)
@@ -157,7 +161,7 @@ class MaskingClient:
         assert self._told is not None
         self._check_quorum(confirmations)
         finished = set(self._told.clients)
-        shares = {each: _part(held, own_mask=each in finished) for each, held in self._held.items()}
+        shares = {each: _part(held, own_mask=each in finished) for each, held in self._held.items() if held}
         self._held = {}
         return Revealed(self.terms.run, self.position, shares)
 
@@ -213,6 +217,17 @@ class MaskingClient:
         purpose = self.terms.purpose(b"shares", self.position, receiver)
         key = self._share_key.agreed(self._directory[receiver].share_key, purpose)
         return ChaCha20Poly1305(key).encrypt(bytes(12), text, purpose)  # the key is for this one text
+
+    def _unsealed(self, sender: int, box: bytes) -> bytes:
+        """Return the shares of a neighbour; none if its box cannot be opened, which the log says.
+
+        The pass goes on: whoever has no share of a secret cannot reveal one, and others may.
+        """
+        try:
+            return self._unseal(sender, box)
+        except RefusedError as problem:
+            _LOG.warning("No share of client %d: %s", sender, problem)
+            return b""
 
     def _unseal(self, sender: int, box: bytes) -> bytes:
         purpose = self.terms.purpose(b"shares", sender, self.position)

@@ -23,6 +23,19 @@ class RefusedError(ApportionError):
     """A message, or a whole pass, that does not keep to the terms. The reason is one sentence; nothing was revealed."""
 
 
+class DisturbedError(RefusedError):
+    """A pass that comes to nothing because of what one client dealt out.
+
+    Args:
+        sentence: what happened.
+        client: its position.
+    """
+
+    def __init__(self, sentence: str, client: int) -> None:
+        super().__init__(sentence)
+        self.client = client
+
+
 class Stage(IntEnum):
     """The stages of a pass, in order."""
 

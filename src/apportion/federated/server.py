@@ -19,6 +19,7 @@ from apportion.federated.messages import (
     Confirmed,
     Delivered,
     Directory,
+    DisturbedError,
     Masked,
     Message,
     RefusedError,
@@ -29,7 +30,7 @@ from apportion.federated.messages import (
     Terms,
     Total,
 )
-from apportion.federated.shares import SHARE_BYTES, joined
+from apportion.federated.shares import SHARE_BYTES, corrected
 
 _KINDS: dict[Stage, type[Message]] = {
     Stage.ADVERTISE: Advertised,
@@ -58,6 +59,7 @@ class MaskingServer:
         self._signatures: dict[int, bytes] = {}
         self._shares: dict[int, dict[int, bytes]] = {}
         self._sent: set[int] = set()
+        self.doubted: list[tuple[int, int]] = []
 
     def take(self, message: Message) -> None:
         """Take one message of this stage, or refuse it with the reason. A refused message leaves no trace."""
@@ -121,18 +123,25 @@ class MaskingServer:
             return
         keys = KeyPair(self._recovered(dropped))
         if keys.public != self._keys[dropped].mask_key:
-            raise RefusedError(f"The shares of client {dropped} give another key than it advertised.")
+            raise DisturbedError(f"The shares of client {dropped} give another key than it advertised.", dropped)
         for each in beside:  # seen from the survivor, whose vector holds the mask
             total = np.zeros(self.terms.length, np.uint64)
             add_pair_mask(total, self.terms, keys, dropped, each, self._keys[each].mask_key)
             masks -= total
 
     def _recovered(self, client: int) -> bytes:
+        """Return a client's secret from its shares; a few wrong ones are left out, and noted."""
         held = self._shares.get(client, {})
         try:
-            return joined(held, self.terms.threshold)
+            secret, wrong = corrected(held, self.terms.threshold)
         except InputError as problem:
-            raise RefusedError(f"The masks of client {client} cannot be removed: {problem}") from None
+            sentence = f"The masks of client {client} cannot be removed: {problem}"
+            beside = [each for each in self.terms.graph.neighbours(client) if each in self._waiting]
+            if len(beside) >= self.terms.threshold:  # enough clients revealed shares, so the fault lies with these
+                raise DisturbedError(sentence, client) from None
+            raise RefusedError(sentence) from None
+        self.doubted += [(client, each) for each in wrong]
+        return secret
 
     def _check(self, message: Message) -> None:
         """Refuse what is of another pass, another stage, a stranger, or was sent before; then what it holds."""
@@ -167,9 +176,9 @@ class MaskingServer:
             if set(message.boxes) != set(self._of_neighbours(message.sender, self._keys)):
                 problem = "shares for each of its neighbours"
         elif isinstance(message, Revealed):
-            expected = set(self._sealed_for(message.sender))
-            if set(message.shares) != expected or {len(each) for each in message.shares.values()} != {SHARE_BYTES}:
-                problem = f"a share of {SHARE_BYTES} bytes of each neighbour who shared"
+            known = set(self._sealed_for(message.sender))
+            if not set(message.shares) <= known or {len(each) for each in message.shares.values()} != {SHARE_BYTES}:
+                problem = f"shares of {SHARE_BYTES} bytes of neighbours who shared"
         if problem:
             raise RefusedError(f"Expected {problem} of client {message.sender}, got something else.")
         if self.terms.active:

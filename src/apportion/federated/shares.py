@@ -52,6 +52,34 @@ def joined(shares: Mapping[int, bytes], threshold: int) -> bytes:
     return value.to_bytes(SECRET_BYTES, "big")
 
 
+def corrected(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, tuple[int, ...]]:
+    """Return the secret, and the holders whose shares are not of it, as long as they are few.
+
+    With n shares, up to (n - threshold) / 2 wrong ones leave one polynomial that all others lie on. It is looked for
+    through groups of `threshold` shares that have none in common, so one of n / threshold groups must be without a
+    wrong share.
+
+    >>> parts = divided(bytes(31) + b"x", range(5), 2)
+    >>> secret, wrong = corrected({**parts, 3: bytes(33)}, 2)
+    >>> secret[-1:], wrong
+    (b'x', (3,))
+    """
+    try:
+        return joined(shares, threshold), ()
+    except InputError:
+        if len(shares) < threshold:
+            raise
+    points = [(each + 1, int.from_bytes(share, "big")) for each, share in sorted(shares.items())]
+    for first in range(0, len(points) - threshold + 1, threshold):
+        used = points[first : first + threshold]
+        weights = _weights(tuple(x for x, _ in used), 0)
+        value = sum(weight * y for weight, (_, y) in zip(weights, used, strict=True)) % PRIME
+        wrong = tuple(x - 1 for x, y in points if not _agrees(used, [(x, y)]))
+        if value < 1 << 8 * SECRET_BYTES and 2 * len(wrong) <= len(points) - threshold:
+            return value.to_bytes(SECRET_BYTES, "big"), wrong
+    raise InputError("Expected shares of one secret, got shares that do not belong together.", argument="shares")
+
+
 def _agrees(used: list[tuple[int, int]], further: list[tuple[int, int]]) -> bool:
     """Whether one further share lies on the polynomial of those used. If it does not, some share is wrong."""
     for x, y in further:

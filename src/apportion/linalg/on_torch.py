@@ -1,4 +1,4 @@
-"""The segment kernels on a torch device, for GPUs. Imports only NumPy and torch.
+"""The segment kernels on a torch device, for GPUs. It needs only NumPy and torch.
 
 Segments of similar length are padded to the longest of their group and multiplied as one batch; groups are kept small
 enough for a bounded amount of memory, and within a group no segment is padded to much more than its own length.
@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+
+from apportion.linalg.ranks import Ranked
 
 _NUMBERS_AT_A_TIME = 1 << 27  # entries of a padded batch of rows
 _PADDED_TO = 1.25
+_SCORES_AT_A_TIME = 1 << 22  # of rows with all columns, near the device's processors
+_PAIRS_AT_A_TIME = 1 << 11
 
 Tensor = Any  # torch.Tensor; torch is optional when types are checked
 
@@ -70,6 +76,36 @@ def segment_solve(
         bad = (failed != 0) | ~torch.isfinite(found).all(dim=1)
         solved[group] = torch.where(bad[:, None], torch.zeros_like(found), found).to(features.dtype)
     return solved
+
+
+def ranks(asked: Ranked, device: str) -> NDArray[np.int64]:
+    """Return the rank of each pair. Products are added in the order of the columns, each rounded, as on processors."""
+    columns = torch.tensor(np.ascontiguousarray(asked.right.T), device=device)
+    at_once = max(1, _SCORES_AT_A_TIME // max(len(asked.right), 1))
+    found = [
+        _ranks(asked.part(first, min(first + at_once, len(asked.left))), columns)
+        for first in range(0, len(asked.left), at_once)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *found])
+
+
+def _ranks(asked: Ranked, columns: Tensor) -> NDArray[np.int64]:
+    rows = torch.tensor(np.ascontiguousarray(asked.left.T), device=columns.device)
+    scores = columns.new_zeros((rows.shape[1], columns.shape[1]))
+    product = torch.empty_like(scores)
+    for own, others in zip(rows, columns, strict=True):
+        torch.mul(own[:, None], others[None], out=product)  # not fused with the addition, which would round once
+        scores += product
+    owner, excluded, pairs, picked = (
+        torch.tensor(each, device=columns.device).long()
+        for each in (asked.owner, asked.excluded, asked.rows, asked.columns)
+    )
+    scores[owner, excluded] = -torch.inf
+    counted = [
+        (scores[some] > scores[some, own][:, None]).sum(dim=1)
+        for some, own in zip(pairs.split(_PAIRS_AT_A_TIME), picked.split(_PAIRS_AT_A_TIME), strict=True)
+    ]
+    return np.asarray(torch.cat([pairs[:0], *counted]).cpu().numpy())
 
 
 def _batches(

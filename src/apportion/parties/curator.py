@@ -19,17 +19,8 @@ from apportion.parties.common import Common, common_of
 from apportion.parties.release import MatrixRelease
 from apportion.parties.structure import Covariance, CuratorAnswer, Structure
 from apportion.privacy import BoundedSum, Neighbours, Purpose, Session
-from apportion.privacy.task_sums import (
-    MomentWeights,
-    SizedModels,
-    TaskMatrices,
-    TaskModels,
-    features_of,
-    matrix_total,
-    model_gram,
-    model_moments,
-    model_squares,
-)
+from apportion.privacy.party_sums import PartForm
+from apportion.privacy.task_sums import TaskMatrices, TaskModels, features_of, outer_sum
 
 Floats = NDArray[np.float64]
 
@@ -89,8 +80,8 @@ class Curator:
         shares: one for each round, as planned by the release.
         structure: how a released matrix is interpreted.
         n_tasks: the number of tasks, if it is public.
+        form: what parts are made of.
         pooled: whether a round's answer uses all releases so far, weighted by their shares, instead of only the last.
-        weights: how the mean is released with the second moment; None if it is not.
     """
 
     def __init__(
@@ -100,9 +91,9 @@ class Curator:
         shares: Sequence[Any],
         structure: Structure,
         n_tasks: int | None,
+        form: PartForm,
         *,
         pooled: bool,
-        weights: MomentWeights | None = None,
     ) -> None:
         self._session = session
         self._release = release
@@ -110,7 +101,8 @@ class Curator:
         self._structure = structure
         self._n_tasks = n_tasks
         self._pooled = pooled
-        self._weights = weights
+        self.form = form
+        self._weights = form.weights
         self._sum: Floats | None = None
         self.rounds: list[Released] = []
 
@@ -119,12 +111,24 @@ class Curator:
         """The neighbour relation that the session protects."""
         return self._session.neighbours
 
+    @property
+    def n_rounds(self) -> int:
+        """How many rounds are planned."""
+        return len(self._shares)
+
     def answer(self, sent: TaskModels | TaskMatrices) -> Answer:
         """Release the sum of what was sent, and return the answer for all parties."""
+        if self._release.on_lattice:
+            return self.answer_to(self.form.of(sent))
+        assert isinstance(sent, TaskModels)
+        return self.answer_to(outer_sum(sent, self.neighbours))
+
+    def answer_to(self, total: BoundedSum) -> Answer:
+        """Release a sum that was formed elsewhere, and return the answer for all parties."""
         name, share = Purpose.MODEL_COVARIANCE.at(round=len(self.rounds) + 1), self._shares[len(self.rounds)]
-        released, stddev = self._release.draw(self._session, name, self._statistic(sent), share)
+        released, stddev = self._release.draw(self._session, name, total, share)
         released, stddev = self._pool(released, stddev)
-        unit, largest = sent.norm**2, math.inf if self._n_tasks is None else float(self._n_tasks)
+        unit, largest = self.form.norm**2, math.inf if self._n_tasks is None else float(self._n_tasks)
         mean, common, second = self._taken_apart(released, stddev, unit)
         matrix = second if self._structure.diagonal else np.asarray(unpack(second), np.float64)
         result = self._read(released[: len(matrix)] / unit, matrix / unit, stddev / unit, largest)
@@ -144,14 +148,6 @@ class Curator:
         if weights is None or weights.mean >= 2 or not isinstance(structure, Covariance):
             return structure.read(matrix, stddev, largest)
         return structure.read_beside(first / math.sqrt(2), weights.mean / 2, matrix, stddev, largest)
-
-    def _statistic(self, sent: TaskModels | TaskMatrices) -> BoundedSum:
-        if isinstance(sent, TaskMatrices):
-            return matrix_total(sent, self.neighbours)
-        diagonal = self._structure.diagonal
-        if self._weights is not None and isinstance(sent, SizedModels):
-            return model_moments(sent, self.neighbours, self._weights, diagonal=diagonal)
-        return (model_squares if diagonal else model_gram)(sent, self.neighbours)
 
     def _taken_apart(self, released: Floats, stddev: float, unit: float) -> tuple[Floats | None, Common | None, Floats]:
         """Return means of directions and sizes, what is known of the common model, and the second moment."""

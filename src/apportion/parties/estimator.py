@@ -26,13 +26,14 @@ from apportion.estimators.private import PrivateEstimator
 from apportion.parties.common import moment_weights
 from apportion.parties.curator import Curator, Released
 from apportion.parties.instance import InstanceGuarantee, party_noise
-from apportion.parties.parties import BayesParties, Parties, Party, ProximalParties, Sending
-from apportion.parties.posterior import local_side
+from apportion.parties.parties import Parties, Party
 from apportion.parties.release import GaussianRelease, MatrixRelease
+from apportion.parties.side import PartySide
 from apportion.parties.structure import structure_of
 from apportion.parties.tasks import TaskRows, rows_by_party, rows_of_lists
 from apportion.privacy import Budget, Neighbours, Session
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
+from apportion.privacy.task_sums import MomentWeights
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
@@ -93,7 +94,8 @@ class ProtectedMultiTask(PrivateEstimator):
         feature_mask: which features each task has, [tasks, features]; public. Its model is 0 in the others.
         instance_epsilon: ε with which every party also protects its single rows against the curator (Algorithm 5);
             None for no such protection.
-        noise: `"secure"` (default, from the operating system), or a source; there is no exact form.
+        noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well, not with Wishart
+            noise), or a source.
 
     Attributes:
         coef_: models, one row per task; row i belongs only to party i.
@@ -179,13 +181,14 @@ class ProtectedMultiTask(PrivateEstimator):
         data = rows_of_lists(X, y) if owners is None else rows_by_party(X, y, owners)
         mask = self._mask(data)
         data = data if mask is None else data.masked(mask)
-        self._check(data)
+        self.check()
         feature_means, label_means = np.zeros((data.n_tasks, data.dimension)), np.zeros(data.n_tasks)
         if self.fit_intercept:
             data, feature_means, label_means = data.centred()
-        opened = self._session(session, data)
-        members = self._parties(data, opened)
-        curator = self._curator(opened, data)
+        number = self.n_tasks or (data.n_tasks if self.neighbours == REPLACE_TASK else None)
+        opened = self.opened(session, data.dimension, number)
+        curator = self.curator(opened, data.dimension, number)
+        members = self._parties(data, opened, curator.form.weights)
         for number in range(1, self._rounds + 1):
             members.receive(curator.answer(members.send()))
             if progress is not None:
@@ -239,7 +242,8 @@ class ProtectedMultiTask(PrivateEstimator):
     def _rounds(self) -> int:
         return _ROUNDS.get(self.structure, _PROXIMAL_ROUNDS) if self.rounds is None else self.rounds
 
-    def _check(self, data: TaskRows) -> None:
+    def check(self) -> None:
+        """Refuse settings that do not go together, before anything is spent."""
         if self._rounds < 1:
             raise InputError(f"Expected at least 1 round, got {self.rounds}.", argument="rounds")
         if self.neighbours not in (ADD_REMOVE_TASK, REPLACE_TASK):
@@ -280,25 +284,24 @@ class ProtectedMultiTask(PrivateEstimator):
             problem = f"Expected a declared number of tasks of at least 1, got {self.n_tasks}."
             raise InputError(problem, argument="n_tasks")
 
-    def _public_number(self, data: TaskRows) -> int | None:
-        """Return m, if it is public."""
-        if self.n_tasks is not None:
-            return self.n_tasks
-        return data.n_tasks if self.neighbours == REPLACE_TASK else None
-
-    def _budget(self, data: TaskRows) -> Budget:
+    def _budget(self, number: int | None) -> Budget:
         if self.delta is not None:
             return Budget(self.epsilon, self.delta)
-        number = self._public_number(data)
         if number is None:
             raise InputError("Expected a delta, or n_tasks for a delta of 1/n_tasks², got neither.", argument="delta")
         return Budget(self.epsilon, default_delta(number))
 
-    def _session(self, given: Session | None, data: TaskRows) -> Session:
-        budget = given.budget if given is not None else self._budget(data)
-        number = self._public_number(data)
+    def opened(self, given: Session | None, dimension: int, number: int | None) -> Session:
+        """Return the session of a fit, with what is assumed public.
+
+        Args:
+            given: a session with its own budget; None to open one.
+            dimension: number of features.
+            number: of tasks, if it is public.
+        """
+        budget = given.budget if given is not None else self._budget(number)
         assumed = [] if number is None else [f"the number of tasks, {number}"]
-        assumed.append(f"the list of {data.dimension} features")
+        assumed.append(f"the list of {dimension} features")
         if self.clip_norm is not None:
             assumed.append(f"the norm {self.clip_norm:g} to which models are clipped before they are sent")
         if (
@@ -328,35 +331,43 @@ class ProtectedMultiTask(PrivateEstimator):
 
     # -- the two sides --
 
-    def _parties(self, data: TaskRows, session: Session) -> Parties:
-        local = local_side(data, self.loss)
+    def _parties(self, data: TaskRows, session: Session, weights: MomentWeights | None) -> Parties:
         disturb, self.instance_guarantee_ = None, None
         if self.instance_epsilon is not None:
             self.instance_guarantee_ = InstanceGuarantee.over(self.instance_epsilon, self._rounds)
             disturb = party_noise(self.instance_guarantee_, data.ids, session.noise)
-        sending = Sending(self.clip_norm, disturb, self._with_mean(data))
-        if self.structure == "em":
-            return BayesParties(local, sending, whole_posterior=self.contribution == "posterior")
-        sparse = self.sparse_penalty if self.structure == "low-rank+sparse" else None
-        return ProximalParties(
-            local, sending, accelerated=self.accelerated, condition=self.condition, sparse_penalty=sparse
+        return self.side(weights).members(data, disturb)
+
+    def side(self, weights: MomentWeights | None = None) -> PartySide:
+        """Return how every party learns and what it sends; `weights` is for what is sent beside outer products."""
+        return PartySide(
+            loss=self.loss,
+            structure=self.structure,
+            clip_norm=self.clip_norm,
+            weights=weights,
+            fit_intercept=self.fit_intercept,
+            accelerated=self.accelerated,
+            condition=self.condition,
+            sparse_penalty=self.sparse_penalty if self.structure == "low-rank+sparse" else None,
+            whole_posterior=self.contribution == "posterior",
         )
 
-    def _curator(self, session: Session, data: TaskRows) -> Curator:
+    def curator(self, session: Session, dimension: int, number: int | None) -> Curator:
+        """Return the curator's side, with a plan for all rounds; the arguments are those of `opened`."""
         penalty = _PENALTIES.get(self.structure, 1.0) if self.penalty is None else self.penalty
         structure = structure_of(self.structure, penalty)
         default = recommended(accelerated=self.accelerated, condition=self.condition)
         schedule = self.schedule or (Uniform() if self.structure == "em" else default)
         shares = self.release.plan(session, self._rounds, schedule)
-        number, weights = self._public_number(data), None
-        if self._with_mean(data) and number is not None:
-            weights = moment_weights(data.dimension, 1 / session.budget.mu, number)
-        return Curator(session, self.release, shares, structure, number, pooled=self.pooled, weights=weights)
+        form = self.side(self._weights(session, dimension, number)).form(dimension, self.neighbours)
+        return Curator(session, self.release, shares, structure, number, form, pooled=self.pooled)
 
-    def _with_mean(self, data: TaskRows) -> bool:
-        """Whether the mean model is released with the second moment."""
+    def _weights(self, session: Session, dimension: int, number: int | None) -> MomentWeights | None:
+        """Return how the mean model is released with the second moment; None if it is not."""
         possible = self.release.carries_mean and self.contribution == "mean" and self.instance_epsilon is None
-        return self.share_mean and possible and self._public_number(data) is not None
+        if number is None or not (self.share_mean and possible):
+            return None
+        return moment_weights(dimension, 1 / session.budget.mu, number)
 
     def _keep(self, parties: Parties, data: TaskRows, mask: NDArray[np.bool_] | None) -> None:
         self.coef_, self.single_task_ = parties.models(), parties.alone().copy()

@@ -22,9 +22,11 @@ class MatrixRelease(ABC):
 
     Attributes:
         carries_mean: whether it can release the mean of models beside their outer products.
+        on_lattice: whether it adds noise to whole numbers of steps, and not to outer products as they are.
     """
 
     carries_mean: ClassVar[bool] = False
+    on_lattice: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -55,6 +57,7 @@ class GaussianRelease(MatrixRelease):
     """Gaussian noise, with rounds weighted by a schedule."""
 
     carries_mean: ClassVar[bool] = True
+    on_lattice: ClassVar[bool] = True
 
     @property
     def noise_words(self) -> str:

@@ -2,8 +2,9 @@
 
 Classes are octaves: of users' sizes, or of how far their sums lie from a centre. Few users and much noise leave single
 counts meaningless, so a shape is fitted to all of them together: two halves of normal distributions of the logarithm,
-each with a spread of its own. Shapes are averaged by how well they fit. A count that stands far out of the noise around
-the fit is believed instead of it; so with much budget the counts are the released ones.
+each with a spread of its own. Numbers of users may also fall by a constant factor with every octave of sizes, as in a
+power law. Shapes are averaged by how well they fit. A count that stands far out of the noise around the fit is believed
+instead of it; so with much budget the counts are the released ones.
 
 What is chosen from counts should be good under every shape that fits, not only under their average: a few users who
 are not there, in a class of large sizes, are in the average but in few of the shapes (`LikelyCounts.each`).
@@ -23,6 +24,7 @@ Kind = Literal["sizes", "distances"]
 
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
+_RARE = 2.0  # by which it is lower for shapes that fall off by a constant factor
 _NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
@@ -88,12 +90,15 @@ def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     """Distributions over the classes, and the logarithm of each one's prior weight."""
     from scipy.special import ndtr
 
-    middles, left, right = (
-        np.ravel(grid)[:, None] for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, _RIGHT, indexing="ij")
+    tails = (0.0, 1.0) if kind == "sizes" else (0.0,)
+    middles, left, right, long = (
+        np.ravel(grid)[:, None]
+        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, _RIGHT, tails, indexing="ij")
     )
     ends = np.arange(1, classes) - middles
-    halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right * (ndtr(ends / right) - 0.5))
+    beyond = np.where(long > 0, -np.expm1(-np.maximum(ends, 0.0) / right), 2 * ndtr(ends / right) - 1)
+    halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right / 2 * beyond)
     below = halves * 2 / (left + right)
     shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
     steep = np.maximum(middles + right - 3, 0.0)[:, 0] if kind == "sizes" else 0 * middles[:, 0]
-    return shapes, -_MODEST * steep
+    return shapes, -_MODEST * steep - _RARE * long[:, 0]

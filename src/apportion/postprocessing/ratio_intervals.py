@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.postprocessing.intervals import half_width
+from apportion.postprocessing.mixtures import Mixture
 
 Floats = NDArray[np.float64]
 
@@ -45,25 +45,26 @@ class NoisyRatio:
         """Of the noise in the ratio, near x."""
         return self._unit * math.hypot(*self._mix(x)) / max(self.bottom, self._unit * math.hypot(*self.of_bottom))
 
-    def interval(self, level: float, further: float = 0.0, slack: float = 0.0) -> tuple[float, float]:
+    def interval(self, level: float, further: Mixture, slack: float = 0.0) -> tuple[float, float]:
         """Both ends for the ratio.
 
         Args:
             level: probability of the interval.
-            further: standard deviation of what else the ratio is off by.
+            further: what else the ratio is off by.
             slack: a bound on what else the top is off by.
         """
         if self.bottom < _STANDS_OUT * self._unit * math.hypot(*self.of_bottom):
             return -math.inf, math.inf
-        return self._end(level, further, slack, -1), self._end(level, further, slack, 1)
+        moved = further.times(self.bottom)
+        return self._end(level, moved, slack, -1), self._end(level, moved, slack, 1)
 
-    def _end(self, level: float, further: float, slack: float, sign: int) -> float:
+    def _end(self, level: float, further: Mixture, slack: float, sign: int) -> float:
         x = self.top / self.bottom
         for _ in range(_STEPS):
             factors = np.abs(self._mix(x))
-            normal = math.hypot(self.normal * float(np.hypot.reduce(factors)), further * self.bottom)
-            moved = (self.top + sign * (half_width(level, normal, self.laplace * factors) + slack)) / self.bottom
-            if abs(moved - x) <= 1e-6 * abs(moved - self.top / self.bottom):
+            width = further.half_width(level, self.normal * float(np.hypot.reduce(factors)), self.laplace * factors)
+            moved = (self.top + sign * (width + slack)) / self.bottom
+            if abs(moved - x) <= 1e-4 * abs(moved - self.top / self.bottom):
                 return moved
             x = moved
         return x

@@ -19,6 +19,8 @@ from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
+_WIDER, _ABOUT = 8.0, 2e-3  # a grid so much wider finds noise to about this
+_FAR = 1.5  # a search in smaller steps than this makes them larger as it goes on
 _LITTLE = 1e-3  # smaller noise multipliers are not considered: they give no meaningful privacy
 _LEAST, _MOST = 1e-9, 1e9  # limits of a noise multiplier: floating-point arithmetic fails beyond them
 _LARGEST_LOSS = 1000.0  # the largest loss composed numerically: more gives no privacy and needs too much memory
@@ -237,19 +239,24 @@ def calibrate(make: Callable[[float], Sequence[Part]], budget: Budget) -> float:
     """Return the smallest noise multiplier z (to 0.01 %) at which `make(z)` stays within the budget.
 
     The cost of `make(z)` must fall as z grows. The answer itself is within the budget. Losses are on a grid that is
-    wider for larger ε, which costs little of it.
+    wider for larger ε, which costs little of it; a still wider one, where an evaluation takes little time, says about
+    where to look.
     """
-    interval = interval_for(budget)
 
-    def excess(z: float) -> float:
-        """How far beyond the budget, in the logarithm of ε."""
-        if z < _LITTLE or math.fsum(part.rough_loss for part in make(z)) > _LARGEST_LOSS:
-            return math.inf
-        cost = epsilon_of(make(z), budget.noise_delta, interval)
-        return math.log(max(cost, 1e-12) / budget.epsilon) if math.isfinite(cost) else math.inf
+    def excess_on(interval: float) -> Callable[[float], float]:
+        def excess(z: float) -> float:
+            """How far beyond the budget, in the logarithm of ε."""
+            if z < _LITTLE or math.fsum(part.rough_loss for part in make(z)) > _LARGEST_LOSS:
+                return math.inf
+            cost = epsilon_of(make(z), budget.noise_delta, interval)
+            return math.log(max(cost, 1e-12) / budget.epsilon) if math.isfinite(cost) else math.inf
 
-    low, high = _bracket(excess, budget)
-    return _crossing(excess, low, high)
+        return excess
+
+    roughly = excess_on(_WIDER * interval_for(budget))
+    about = _crossing(roughly, *_bracket(roughly, budget, 1.0, 2.0), _ABOUT)
+    excess = excess_on(interval_for(budget))
+    return _crossing(excess, *_bracket(excess, budget, about, 1 + 2 * _ABOUT), 1e-4)
 
 
 def interval_for(budget: Budget) -> float:
@@ -257,10 +264,10 @@ def interval_for(budget: Budget) -> float:
     return _INTERVAL * max(1.0, budget.epsilon / 2)
 
 
-def _bracket(excess: Callable[[float], float], budget: Budget) -> tuple[_Point, _Point]:
-    """Return two noise multipliers a factor of 2 apart: one exceeds the budget and one fits it."""
-    z, at = 1.0, excess(1.0)
-    step = 2.0 if at > 0 else 0.5
+def _bracket(excess: Callable[[float], float], budget: Budget, start: float, factor: float) -> tuple[_Point, _Point]:
+    """Return two noise multipliers: one exceeds the budget and one fits it. They are this factor apart, or more."""
+    z, at = start, excess(start)
+    step = factor if at > 0 else 1 / factor
     while True:
         following = z * step
         if following > 1e6:
@@ -269,21 +276,23 @@ def _bracket(excess: Callable[[float], float], budget: Budget) -> tuple[_Point, 
         if (at > 0) != (there > 0):
             return (z, at) if at > 0 else (following, there), (following, there) if at > 0 else (z, at)
         z, at = following, there
+        step = step**2 if factor < _FAR else step
 
 
-def _crossing(excess: Callable[[float], float], low: _Point, high: _Point) -> float:
-    """Return the least noise within the budget, to 0.01 %, by a bracketed secant search in logarithms."""
-    while high[0] - low[0] > 1e-4 * high[0]:
+def _crossing(excess: Callable[[float], float], low: _Point, high: _Point, within: float) -> float:
+    """Return the least noise within the budget, to this relative error, by a bracketed secant search in logarithms."""
+    while high[0] - low[0] > within * high[0]:
         middle = math.sqrt(low[0] * high[0])
         if math.isfinite(low[1]):
             part = low[1] / (low[1] - high[1])
-            middle = low[0] * (high[0] / low[0]) ** part * (1 + 2e-5)  # beyond the crossing, if the curve is straight
-            if not low[0] * (1 + 3e-5) < middle < high[0] * (1 - 3e-5):
+            middle = low[0] * (high[0] / low[0]) ** part
+            middle *= 1 + 0.2 * within  # beyond the crossing, if the curve is straight
+            if not low[0] * (1 + 0.3 * within) < middle < high[0] * (1 - 0.3 * within):
                 middle = math.sqrt(low[0] * high[0])
         at = excess(middle)
         if at <= 0:
             high = middle, at
-            nearer = middle * (1 - 8e-5)  # the crossing is usually just below, so one more evaluation settles it
+            nearer = middle * (1 - 0.8 * within)  # the crossing is usually just below: one more evaluation settles it
             if nearer > low[0] and (below := excess(nearer)) > 0:
                 low = nearer, below
         else:

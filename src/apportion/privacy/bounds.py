@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
+from apportion.linalg.orders import take
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
@@ -254,7 +255,7 @@ class Weights(Hidden):
         """
         kept = self._rearranged
         if kept is None or kept[0] is not order:
-            arranged = np.array(self._values if order is None else self._values[order], np.float64)
+            arranged = np.array(self._values if order is None else take(self._values, order), np.float64)
             arranged.flags.writeable = False
             kept = (order, arranged)
             self._rearranged = kept

@@ -29,8 +29,11 @@ class Block(Protocol):
     def squared_norms(self, scales: Any | None) -> Any:
         """Return the squared length of each unit's part, divided by scales of the parameter's shape if given."""
 
-    def weighted_sum(self, factors: Any) -> Any:
-        """Return the sum of the units' parts, each times its factor, in the parameter's shape."""
+    def zeros(self, size: int) -> Any:
+        """Return float64 zeros on the device of the parts."""
+
+    def add_to(self, total: Any, factors: Any) -> None:
+        """Add the units' parts, each times its factor, to a float64 tensor of the parameter's shape."""
 
     def keeping(self, kept: Any) -> Block:
         """Return the block with zeros for the units that are not kept, whatever their values."""
@@ -50,7 +53,9 @@ class GradientTotal(Hidden):
         neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
     """
 
-    __slots__ = ("_clip_norm", "_counted", "_losses", "_neighbours", "_scales", "_shapes", "_totals", "_within")
+    __slots__ = (
+        "_clip_norm", "_counted", "_losses", "_neighbours", "_scales", "_shapes", "_shared", "_total", "_within",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -72,7 +77,8 @@ class GradientTotal(Hidden):
         self._counted = float(counted)
         self._losses = losses
         self._neighbours = neighbours
-        self._totals: list[Any] = [0.0] * len(self._shapes)
+        self._total: Any | None = None  # one tensor for all parameters; None before the first units
+        self._shared = False  # whether a sealed sum holds the tensor
         self._within = [0.0, 0.0]  # units within the norm, and losses; each around the middle of its range
 
     def add(self, blocks: Sequence[Block], real: Any | None = None, losses: Any | None = None) -> None:
@@ -92,18 +98,18 @@ class GradientTotal(Hidden):
         norms = squares.double().clamp_min(0).sqrt()
         inner = self._clip_norm * _INNER
         kept = norms.isfinite()
-        within = (norms <= inner).double() - 0.5
         if real is not None:
-            kept, within = kept & real.to(kept.device), within[real.to(kept.device)]
+            kept = kept & real.to(kept.device)
         factors = (inner / norms.clamp_min(inner)).where(kept, 0.0)
         if not bool(kept.all()):
             blocks = [block.keeping(kept) for block in blocks]
-        for k, block in enumerate(blocks):
-            if isinstance(self._totals[k], float):
-                self._totals[k] = block.weighted_sum(factors).double()
-            else:
-                self._totals[k] += block.weighted_sum(factors)
-        self._within[0] += float(within.sum())
+        if blocks:
+            parts = self._own_total(blocks[0]).split([math.prod(shape) for shape in self._shapes])
+            for block, part, shape in zip(blocks, parts, self._shapes, strict=True):
+                block.add_to(part.view(shape), factors)
+        if self._counted:
+            within = (norms <= inner).double() - 0.5
+            self._within[0] += float((within if real is None else within[real.to(within.device)]).sum())
         if self._losses is not None:
             self._within[1] += _around_the_middle(losses, self._losses[0], real)
 
@@ -113,31 +119,39 @@ class GradientTotal(Hidden):
         Args:
             add_up: takes this process's numbers and returns the sums over all processes. It is trusted with them.
         """
-        parts = [_flat(total, shape) for total, shape in zip(self._totals, self._shapes, strict=True)]
-        result = add_up(np.concatenate([*parts, self._within]))
-        ends = np.cumsum([len(part) for part in parts])
-        self._totals = [part.copy() for part in np.split(result[:-2], ends[:-1])]
+        result = add_up(np.concatenate([self._values(), self._within]))
+        self._total = result[:-2].copy()
         self._within = [float(value) for value in result[-2:]]
 
     def sealed(self) -> BoundedSum:
         """Return the sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
-        parts = [_flat(total, shape) for total, shape in zip(self._totals, self._shapes, strict=True)]
-        scales = None
-        if self._scales is not None:
-            scales = [_flat(held, shape) for held, shape in zip(self._scales, self._shapes, strict=True)]
+        values, self._shared = self._values(), True
+        scales = None if self._scales is None else [_flat(held) for held in self._scales]
         text = f"each unit's whole gradient clipped to norm {self._clip_norm:g}"
         if scales is not None:
             text += " in units of the relative noise"
         extra = self._extra()
         if not extra:
             held = None if scales is None else np.concatenate(scales)
-            return BoundedSum(_KEY, np.concatenate(parts), self._clip_norm, text, held, neighbours=self._neighbours)
+            return BoundedSum(_KEY, values, self._clip_norm, text, held, neighbours=self._neighbours)
         bound = self._clip_norm / math.sqrt(1 - sum(share for _, _, share, _ in extra))
         relative = [half / (bound * math.sqrt(share)) for _, half, share, _ in extra]
-        held = np.concatenate([*(scales or [np.ones(sum(map(len, parts)))]), relative])
-        value = np.concatenate([*parts, [number for number, *_ in extra]])
+        held = np.concatenate([*(scales or [np.ones(len(values))]), relative])
+        value = np.concatenate([values, [number for number, *_ in extra]])
         text += "".join(f"; with {words}, {share:g} of the squared sensitivity" for _, _, share, words in extra)
         return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
+
+    def _own_total(self, block: Block) -> Any:
+        """Return the tensor to add to: a new one at first, and after the sum so far was sealed."""
+        if self._total is None:
+            self._total = block.zeros(sum(math.prod(shape) for shape in self._shapes))
+        elif self._shared:
+            self._total = self._total.clone()
+        self._shared = False
+        return self._total
+
+    def _values(self) -> NDArray[np.float64]:
+        return np.zeros(sum(math.prod(shape) for shape in self._shapes)) if self._total is None else _flat(self._total)
 
     def _extra(self) -> list[tuple[float, float, float, str]]:
         """Return each further coordinate: its value, what one unit moves it by, its share, and its words."""
@@ -198,9 +212,7 @@ def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
     return BoundedSum(_KEY, np.array([float(n_units)]), 1.0, "one for each unit", neighbours=neighbours)
 
 
-def _flat(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    if isinstance(values, float):
-        return np.full(math.prod(shape), values)
+def _flat(values: Any) -> NDArray[np.float64]:
     if isinstance(values, np.ndarray):
         return values.reshape(-1)
     return np.asarray(values.detach().double().cpu().numpy(), np.float64).reshape(-1)

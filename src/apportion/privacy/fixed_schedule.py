@@ -17,6 +17,8 @@ from apportion.privacy.budget import Budget
 from apportion.privacy.mechanisms import Gaussian, PlannedMechanism, PlannedShare
 from apportion.privacy.statement import Release
 
+_CLOSE = 1e-9  # parts of a release add up to 1 within this
+
 
 @lru_cache(maxsize=256)  # repeated fits under one budget ask the same question, and an answer takes a second
 def noise_beside(mus: tuple[float, ...], mechanism: PlannedMechanism, steps: int, budget: Budget) -> float:
@@ -41,17 +43,27 @@ class FixedSchedule:
     gaussian: Counter[float]
     planned: PlannedShare[Any]
     made: int = 0
+    begun: float = 0.0  # the part of a planned release whose other part must follow
 
     def take(self, record: Release, share: PlannedShare[Any] | None) -> None:
         """Count one of the planned releases. Refuse one that is not in the plan, or more than were planned."""
         if share is None:
             self._take_gaussian(record)
             return
-        if share != self.planned:
+        if (share.of or share) != self.planned or not 0 < share.part <= 1:
             raise BudgetError(f"Expected a share that a plan of this session made, got {share}.")
+        if self.begun:
+            self._take_rest(share)
+            return
         if self.made >= share.steps:
             raise BudgetError(f"All {share.steps} planned releases of this session have been made.")
         self.made += 1
+        self.begun = 0.0 if share.of is None else share.part
+
+    def _take_rest(self, share: PlannedShare[Any]) -> None:
+        if share.of is None or abs(self.begun + share.part - 1) > _CLOSE:
+            raise BudgetError(f"Expected the other part of a release of which {self.begun:g} was made, got {share}.")
+        self.begun = 0.0
 
     def _take_gaussian(self, record: Release) -> None:
         if record.mechanism != Gaussian.key or record.mu is None or self.gaussian[record.mu] < 1:
@@ -61,4 +73,4 @@ class FixedSchedule:
     def spent_epsilon(self, releases: Sequence[Release], budget: Budget) -> float:
         """Return the ε of what was released, including planned releases."""
         mus = tuple(r.mu for r in releases if r.mu is not None and r.mechanism == Gaussian.key)
-        return cost_of_all(mus, self.planned, len(releases) - len(mus), budget)
+        return cost_of_all(mus, self.planned, self.made, budget)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from apportion.errors import InputError
-from apportion.privacy.bounded_sum import _KEY
+from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden
-from apportion.privacy.contributions import PublicRowWeights, RowWeighting, UserRun
+from apportion.privacy.contributions import CellWeights, PublicRowWeights, RowWeighting, UserRun
 from apportion.privacy.neighbours import Neighbours
 
 Floats = NDArray[np.float64]
@@ -160,9 +160,7 @@ class RankedRows(Hidden):
 
     __slots__ = ("_cumulative", "_support", "_values", "_weights")
 
-    def __init__(
-        self, users: UserRun, weights: RowWeighting, base: Base | Candidates, column_name: str = "values"
-    ) -> None:
+    def __init__(self, users: UserRun, weights: RowWeighting, base: Base, column_name: str = "values") -> None:
         """Sort the values. Values beyond the base's support count as its end."""
         column = np.asarray(users.column(column_name), np.float64)
         if column.ndim != 1 or not np.isfinite(column).all():
@@ -199,23 +197,6 @@ class RankedRows(Hidden):
         text = f"{self._weights.description}, in units of weighted rank"
         return RankScores(_KEY, cells, moved, text, self._weights.neighbours)
 
-    def listed_scores(self, candidates: Candidates, quantile: float) -> RankScores:
-        """How far each candidate is from being the quantile, ties and all.
-
-        The weight of rows below the candidate c, and that of rows at or below it, are the ends of the ranks that c
-        has. Its deviation is how far q times the whole weight lies from these ranks, 0 for the sample's quantile.
-        """
-        if not 0 < quantile < 1:
-            raise InputError(f"Expected a quantile strictly between 0 and 1, got {quantile}.", argument="quantiles")
-        sought = quantile * self._cumulative[-1]
-        below, up_to = (
-            self._cumulative[np.searchsorted(self._values, candidates.points, side=side)] for side in ("left", "right")
-        )
-        deviations = np.maximum(np.maximum(below - sought, sought - up_to), 0.0)
-        moved = self._weights.moved(max(quantile, 1 - quantile))
-        text = f"{self._weights.description}, in units of weighted rank"
-        return RankScores(_KEY, [Cell(candidates.points, deviations)], moved, text, self._weights.neighbours)
-
     def _cell(self, rows: slice, ends: tuple[float, float], quantile: float) -> Cell:
         edges = np.concatenate([[ends[0]], self._values[rows], [ends[1]]])
         below = self._cumulative[rows.start : rows.stop + 1] - self._cumulative[rows.start]
@@ -223,3 +204,37 @@ class RankedRows(Hidden):
 
     def __repr__(self) -> str:
         return "RankedRows(values hidden)"
+
+
+class RankedCells(Hidden):
+    """Hidden weights of rows at the points of a public list and between them, wherever they were added up."""
+
+    __slots__ = ("_candidates", "_cumulative", "_weights")
+
+    def __init__(self, total: BoundedSum, form: CellWeights, candidates: Candidates) -> None:
+        """Add up the cells of the list. `form` is the contribution that the total was formed by."""
+        if not np.array_equal(form.points, candidates.points) or total.shape != (2 * len(form.points) + 1,):
+            raise InputError("Expected the weights of the cells of this list of candidates.", argument="candidates")
+        steps = np.concatenate([[0], np.cumsum(total._reveal_steps(_KEY))])
+        self._cumulative: Floats = steps * float(total.step or 1.0)
+        self._candidates = candidates
+        self._weights = form.weights
+
+    def scores(self, candidates: Candidates, quantile: float) -> RankScores:
+        """How far each of some candidates is from being the quantile, ties and all.
+
+        The weight of rows below the candidate c, and that of rows at or below it, are the ends of the ranks that c
+        has. Its deviation is how far q times the whole weight lies from these ranks, 0 for the sample's quantile.
+        """
+        if not 0 < quantile < 1:
+            raise InputError(f"Expected a quantile strictly between 0 and 1, got {quantile}.", argument="quantiles")
+        sought = quantile * self._cumulative[-1]
+        place = np.searchsorted(self._candidates.points, candidates.points)
+        below, up_to = self._cumulative[2 * place + 1], self._cumulative[2 * place + 2]
+        deviations = np.maximum(np.maximum(below - sought, sought - up_to), 0.0)
+        moved = self._weights.moved(max(quantile, 1 - quantile))
+        text = f"{self._weights.description}, in units of weighted rank"
+        return RankScores(_KEY, [Cell(candidates.points, deviations)], moved, text, self._weights.neighbours)
+
+    def __repr__(self) -> str:
+        return "RankedCells(values hidden)"

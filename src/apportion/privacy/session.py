@@ -256,9 +256,28 @@ class Session(Declarations):
 
         Privacy: add or remove one user; all releases of the session are composed numerically (`accounting`).
         """
+        if share.of is not None:
+            raise BudgetError("Two parts of a share must be released on one sample, by release_sampled_pair.")
         named = release_name(name)
         statistic = form(self._sample(named.text, share.mechanism.probability))
         return self._release(share.mechanism, named, statistic, share)
+
+    def release_sampled_pair(
+        self,
+        names: tuple[Name, Name],
+        first: Callable[[Sample], BoundedSum],
+        second: Callable[[Sample, Any], BoundedSum],
+        shares: tuple[PlannedShare[SampledGaussian], PlannedShare[SampledGaussian]],
+    ) -> Any:
+        """Release a sum over a fresh sample, then another over the same one that may depend on what came out.
+
+        Privacy: the shares are from `PlannedShare.in_parts`; together they cost what one release with the whole share
+        costs (docs/proofs/optimizers.md). Returns the second; `second` gets the first.
+        """
+        (one, other), mechanism = map(release_name, names), shares[0].mechanism
+        sample = self._sample(one.text, mechanism.probability)
+        drawn = self._release(mechanism, one, first(sample), shares[0])
+        return self._release(mechanism, other, second(sample, drawn), shares[1])
 
     def release_with(self, mechanism: Mechanism[ShareType], name: Name, statistic: Any, share: ShareType) -> Any:
         """Charge the share, then return what the mechanism draws from the hidden statistic.
@@ -287,7 +306,8 @@ class Session(Declarations):
             for record in releases:
                 planned = None if self._schedule is None else self._schedule.planned
                 made = planned is not None and record.mechanism == planned.mechanism.key
-                self._admit(record, planned if made else None, Kept(None, None), readmitted=True)
+                share = planned.with_mu(record.mu) if planned is not None and made else None
+                self._admit(record, share, Kept(None, None), readmitted=True)
 
     def statement(self) -> Statement:
         """Return the statement of everything charged so far."""

@@ -88,7 +88,7 @@ class MomentWeights:
 
     def reach(self, neighbours: Neighbours, *, equal_lengths: bool) -> float:
         """Return how far one task moves the sum, in units of K² (docs/proofs/parties.md)."""
-        _reach(neighbours)  # refuses other neighbours
+        reach_of(neighbours)  # refuses other neighbours
         if neighbours == ADD_REMOVE_TASK:
             return math.sqrt(1 + self.mean + self.size)
         moved = 2 + 2 * self.mean + self.mean**2 / 2
@@ -141,7 +141,7 @@ class TaskMatrices(Hidden):
 
 
 class OuterSum(BoundedSum):
-    """Σ_i w_i w_iᵀ, packed. Every part has rank one, which the cost of some noise relies on."""
+    """Σ_i w_i w_iᵀ, packed. Every part has rank one, which the cost of Wishart noise relies on: it is on no lattice."""
 
     __slots__ = ()
 
@@ -151,39 +151,13 @@ class OuterSum(BoundedSum):
         return packed_dim(self.shape[-1])
 
 
-def model_gram(models: TaskModels, neighbours: Neighbours) -> OuterSum:
-    """Seal Σ_i w_i w_iᵀ, packed."""
+def outer_sum(models: TaskModels, neighbours: Neighbours) -> OuterSum:
+    """Seal Σ_i w_i w_iᵀ, packed, in floating-point numbers."""
     values: Floats = np.asarray(models._values, np.float64)
-    text = f"models of norm <= {models.norm:g}, their outer products in Frobenius norm{_factor_in_words(neighbours)}"
+    text = f"models of norm <= {models.norm:g}, their outer products in Frobenius norm"
     packed = pack(values.T @ values)
-    bound = _reach(neighbours) * models.norm**2
+    bound = reach_of(neighbours) * models.norm**2
     return OuterSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
-
-
-def model_squares(models: TaskModels, neighbours: Neighbours) -> BoundedSum:
-    """Seal Σ_i w_i², feature by feature: only the diagonal, with the same sensitivity, because it is nonnegative."""
-    values: Floats = np.asarray(models._values, np.float64)
-    text = f"models of norm <= {models.norm:g}, squared entry by entry{_factor_in_words(neighbours)}"
-    bound = _reach(neighbours) * models.norm**2
-    return BoundedSum(_KEY, np.square(values).sum(axis=0), bound, text, neighbours=neighbours)
-
-
-def model_moments(models: SizedModels, neighbours: Neighbours, weights: MomentWeights, *, diagonal: bool) -> BoundedSum:
-    """Seal (a Σ u, c Σ s, Σ w wᵀ packed), the first two times K²; or only the diagonal of the last."""
-    values: Floats = np.asarray(models._values, np.float64)
-    unit = models.norm**2
-    second = np.square(values).sum(axis=0) if diagonal else pack(values.T @ values)
-    first = math.sqrt(weights.mean) * unit * _directions(values).sum(axis=0)
-    size = math.sqrt(weights.size) * unit * models._sizes.sum()
-    scales = np.ones(len(second)) if diagonal else symmetric_scales(len(second))
-    text = (
-        f"models of norm <= {models.norm:g}: their directions times {math.sqrt(weights.mean) * unit:.4g}, their sizes "
-        f"times {math.sqrt(weights.size) * unit:.4g}, and their {'squares' if diagonal else 'outer products'}, bounded "
-        "together"
-    )
-    bound = weights.reach(neighbours, equal_lengths=models._equal_lengths) * unit
-    whole, spread = np.concatenate([first, [size], second]), np.concatenate([np.ones(len(first) + 1), scales])
-    return BoundedSum(_KEY, whole, bound, text, spread, neighbours=neighbours)
 
 
 def features_of(entries: int, *, diagonal: bool) -> int:
@@ -195,36 +169,18 @@ def features_of(entries: int, *, diagonal: bool) -> int:
     return (entries - 1) // 2 if diagonal else (math.isqrt(8 * entries + 1) - 3) // 2
 
 
-def matrix_total(matrices: TaskMatrices, neighbours: Neighbours) -> BoundedSum:
-    """Seal Σ_i F_iᵀ F_i, packed."""
-    factors = matrices._factors
-    stacked = factors.reshape(-1, factors.shape[2])
-    text = f"positive semidefinite matrices of Frobenius norm <= {matrices.norm:g}^2{_factor_in_words(neighbours)}"
-    packed = pack(stacked.T @ stacked)
-    bound = _reach(neighbours) * matrices.norm**2
-    return BoundedSum(_KEY, packed, bound, text, symmetric_scales(packed.shape[-1]), neighbours=neighbours)
-
-
 def _all_reach(values: Floats, norm: float) -> bool:
     lengths = np.sqrt(np.einsum("md,md->m", values, values))
     return bool(((lengths == 0) | (lengths >= norm * (1 - 10 * MARGIN))).all())
 
 
-def _directions(values: Floats) -> Floats:
-    """Return the models divided by their lengths, with the margin that bounds have; 0 for a model without direction."""
-    return np.asarray(Rows.scaled(values, 1.0)._values, np.float64)
-
-
-def _reach(neighbours: Neighbours) -> float:
+def reach_of(neighbours: Neighbours) -> float:
+    """Return how far one task moves a sum of positive semidefinite parts, in units of K²."""
     if neighbours not in _REACH:
         raise InputError(
             f"Expected neighbours that differ in one task, got: {neighbours.relation}.", argument="neighbours"
         )
     return _REACH[neighbours]
-
-
-def _factor_in_words(neighbours: Neighbours) -> str:
-    return "; sqrt(2) for a replaced task, both parts positive semidefinite" if neighbours == REPLACE_TASK else ""
 
 
 def _roots(factors: Any) -> Floats:

@@ -2,16 +2,18 @@
 
 They are rounds of the click recommender on the rows of ratings: each user j adds w_ij x_jᵀ to its items, with a unit
 vector x_j and Σ_i w_ij² = 1, so the sensitivity of a release is 1 (docs/proofs/recommend.md). The ratings fit has
-released popularity already. Before the last round users vote on how far to trust the vectors beside popularity, with
-the rows that are held out for votes on variances. If they trust popularity alone, the share of the last round is left
+released popularity already. Before the last rounds users vote on how far to trust the vectors beside popularity, with
+the rows that are held out for votes on variances. If they trust popularity alone, the share of the last rounds is left
 to the ratings.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.allocation.rounds import Power
 from apportion.allocation.weightings import SplitEqually
@@ -21,7 +23,7 @@ from apportion.estimators.counts import ReleasedPopularity
 from apportion.privacy import Plan, Purpose, Session, Share
 from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
 from apportion.recommend.click_rounds import denoised_vectors, random_start
-from apportion.recommend.clicks import ClickSettings, ClickTastes, ClickTotals, default_dimension
+from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTastes, ClickTotals, default_dimension
 from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
 from apportion.recommend.clicks_votes import (
     CLIP,
@@ -33,6 +35,49 @@ from apportion.recommend.clicks_votes import (
     rows_to_hold_out,
 )
 from apportion.recommend.model import FoldIn
+
+Floats = NDArray[np.floating[Any]]
+
+
+_CLEAR = 45.0  # popularity over the noise of a release with all of the budget, as users meet items
+_FEWEST_ROWS = 30.0  # of a typical user, who solves for a taste in each of up to 16 directions
+_MOST_USERS = 50_000.0  # a fit takes about three times as long with choices; beyond this one has to ask for them
+
+
+def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
+    """Return whether items stand so far out of the noise that choices are worth a share of a budget for ratings.
+
+    Of very many users choices are not learned unless they are asked for, because they take time.
+
+    Args:
+        popularity: of the items; released.
+        n_users: released, or declared public.
+        mu: privacy parameter of the whole budget.
+    """
+    total = max(float(popularity.sum()), 1e-9)
+    met = float(np.square(popularity).sum()) / total
+    enough_rows = (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
+    return mu * met >= _CLEAR and enough_rows and n_users <= _MOST_USERS
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How much is learned of choices, and how soon users vote on it; public.
+
+    Attributes:
+        longest: the most directions that are learned.
+        ramp: round r gets a share proportional to r^ramp.
+        after_votes: how many rounds come after the votes.
+    """
+
+    longest: int
+    ramp: float
+    after_votes: int
+
+
+TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1)
+TO_PREDICT_VALUES = Pace(16, 3.0, 2)
+"""A seventh of the share is spent before the votes, in case that choices say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +116,7 @@ class ChoiceRounds:
         engine: where sums are formed.
         rows: those held out; None if there are no votes, and so no rounds.
         n_users: released, or declared public.
+        pace: how much is learned, and when users vote; public.
         settings: of the rounds and the votes; public.
     """
 
@@ -80,6 +126,7 @@ class ChoiceRounds:
     engine: Engine
     rows: HeldOut | None
     n_users: float
+    pace: Pace
     settings: ClickSettings = field(default_factory=ClickSettings)
 
     def run(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Choices:
@@ -96,7 +143,7 @@ class ChoiceRounds:
             return Choices(items, trust, chosen)
         shares = plan.several("rounds")
         for k, share in enumerate(shares):
-            if k == len(shares) - 1:
+            if k == len(shares) - self.pace.after_votes:
                 trust = self._trust(items, self.rows, plan.one("votes"))
                 if trust == chosen.choices[0]:
                     break
@@ -106,13 +153,13 @@ class ChoiceRounds:
     def _plan(self, fraction: float) -> Plan:
         chosen = self.settings
         votes = min(chosen.votes_share, fraction / 2)
-        rounds = [(fraction - votes) * share for share in Power(chosen.ramp / 2).shares(chosen.rounds)]
+        rounds = [(fraction - votes) * share for share in Power(self.pace.ramp / 2).shares(chosen.rounds)]
         return self.session.plan(votes=votes, rounds=rounds)
 
     def _start(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Items:
         found = popularity.posterior.mean
         mu = self.session.budget.mu * float(np.sqrt(fraction))
-        dimension = min(default_dimension(mu, self.n_users, len(found)), len(found))
+        dimension = min(default_dimension(mu, self.n_users, len(found)), len(found), self.pace.longest)
         return Items(found, found, popularity.counts.stddev, random_start(found, dimension, rng))
 
     def _round(self, k: int, items: Items, share: Share) -> Items:

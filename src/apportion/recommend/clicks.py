@@ -3,12 +3,13 @@
 The plan of a fit (docs/proofs/recommend.md has the bounds):
 
 1. the number of users, and popularity t by weighted counts, deconvolved; where the counts are not far above their
-   noise, more of the budget goes to a second release of them;
+   noise, more of the budget goes to a second release of them. Too few users for votes: popularity gets everything;
 2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
    the release is B = Σ_j w_j x_jᵀ with w_ij = 1/√n^j, whose sensitivity is 1 whatever the number of tasks or the
    dimension. Rows of B are denoised by empirical Bayes and become the next task vectors;
 3. the last vectors, with popularity as a first coordinate, are the model. How far a user's regression trusts them
-   beside popularity is chosen by votes of all users on a few rows that were kept out of everything before.
+   beside popularity is chosen by votes of all users on a few rows that were kept out of everything before. If it is
+   not at all, the share of the last round goes to the counts of those tasks that may be among the most popular.
 
 Public item features, if given, are further coordinates of the model: each user learns a taste for them alone, at no
 cost. If requested, they also shift the prior mean of task vectors.
@@ -35,6 +36,7 @@ from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import (
     ReleasedPopularity,
+    release_leading_popularity,
     release_number_of_users,
     release_popularity,
     release_popularity_again,
@@ -67,9 +69,10 @@ from apportion.recommend.model import ClickModel, FoldIn
 
 Floats = NDArray[np.floating[Any]]
 
+MOST_DIRECTIONS = 128
 _HEAD = 20  # tasks at the top of a ranking
 _FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
-_MOST_FURTHER = 0.97  # where there is too little to tell whether vectors are worth anything
+_ON_ALL_TASKS = 0.5  # of the budget, where popularity gets everything; the rest is for those that may lead
 _POPULARITY = Trust(1e4, 5)  # nothing else is trusted
 _HARDLY = Trust(20, 5)
 LEARNED = "trust"  # what users voted for, beside the settings that a model keeps
@@ -137,7 +140,8 @@ def default_dimension(mu: float, n_users: float, n_tasks: int) -> int:
     The formula was developed on MovieLens. Data with a handful of tastes need fewer directions, or a user's few clicks
     are spread over too many: give `dimension` if public knowledge suggests it.
     """
-    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, min(128, max(2, n_tasks // 4))))
+    most = min(MOST_DIRECTIONS, max(2, n_tasks // 4))
+    return int(np.clip(round(1.4 * (mu * n_users / np.sqrt(n_tasks)) ** 0.6), 2, most))
 
 
 @with_constructor
@@ -236,27 +240,35 @@ class _Fit:
     def run(self, rng: np.random.Generator, progress: Progress | None) -> tuple[Items, Trust]:
         """Make every release, in order; return what was learned, and how far it is to be trusted.
 
-        Votes come before the last round: where they do not trust what was learned, popularity gets its share instead.
+        Where there are too few users to tell whether vectors are worth anything, popularity gets everything.
         """
         chosen, n_users = self._settings, self._number_of_users()
-        self.n_users = n_users
-        if len(self._choices()) > 1:
+        self.n_users, voting = n_users, len(self._choices()) > 1
+        if voting:
             self._held_out = rows_to_hold_out(n_users, self._votes_share().mu)
             self._reserved = 0.0 if self._held_out is None else chosen.votes_share
+        if voting and self._held_out is None:
+            return self._start(self._popularity_alone(n_users, progress), n_users, rng)[1], _POPULARITY
         released = self._popularity(n_users)
         weights, items = self._start(released, n_users, rng)
-        trust = self._choices()[0] if self._held_out is not None or len(self._choices()) == 1 else _POPULARITY
-        for k, share in enumerate(self._round_shares()):
-            if progress:
-                progress("round", k, chosen.rounds)
-            if k == chosen.rounds - 1 and self._held_out is not None:
-                trust = self._trust(items, self._held_out)
-                if trust == self._choices()[0] and k:
-                    items = self._with_popularity(items, self._counted_again(released, self._left))
-                    break
-            items = self._round(k, items, weights, share)
+        learned = self._rounds(items, weights, released, progress)
         if progress:
             progress("round", chosen.rounds, chosen.rounds)
+        return learned
+
+    def _rounds(
+        self, items: Items, weights: Weighting, released: ReleasedPopularity, progress: Progress | None
+    ) -> tuple[Items, Trust]:
+        """Make the rounds. Votes come before the last; if they do not trust what was learned, popularity gets it."""
+        rounds, trust = self._settings.rounds, self._choices()[0]
+        for k, share in enumerate(self._round_shares()):
+            if progress:
+                progress("round", k, rounds)
+            if k == rounds - 1 and self._held_out is not None:
+                trust = self._trust(items, self._held_out)
+                if trust == self._choices()[0] and k:
+                    return self._with_popularity(items, self._leading(released)), trust
+            items = self._round(k, items, weights, share)
         return items, trust
 
     def _start(self, released: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> tuple[Weighting, Items]:
@@ -291,9 +303,20 @@ class _Fit:
         head = np.sort(released.posterior.mean)[-min(_HEAD, self._data.n_tasks)]
         wanted = 1 / (1 + (head * self._session.budget.mu / self._settings.head) ** 2)
         further = min(_FURTHER_SHARES, key=lambda level: abs(level - wanted))
-        if self._held_out is None and len(self._choices()) > 1:
-            further = _MOST_FURTHER
         return self._counted_again(released, further * self._left) if further else released
+
+    def _popularity_alone(self, n_users: float, progress: Progress | None) -> ReleasedPopularity:
+        """Spend everything on counts: about half of the budget on all tasks, then the rest on those that may lead."""
+        report = progress or (lambda *step: None)
+        report("count", 0, 3)
+        released = self._first_popularity(n_users)
+        report("count", 1, 3)
+        further = _ON_ALL_TASKS - self._session.spent
+        released = self._counted_again(released, further) if further > 0 else released
+        report("count", 2, 3)
+        found = self._leading(released)
+        report("count", 3, 3)
+        return found
 
     def _first_popularity(self, n_users: float) -> ReleasedPopularity:
         if self._listed is not None:  # released with the list
@@ -304,6 +327,10 @@ class _Fit:
     def _counted_again(self, before: ReleasedPopularity, fraction: float) -> ReleasedPopularity:
         share = self._session.plan(counts=fraction).one("counts")
         return release_popularity_again(self._users, self._session, self._engine, share, before, self._held_out)
+
+    def _leading(self, before: ReleasedPopularity) -> ReleasedPopularity:
+        share = self._session.plan(counts=self._left).one("counts")
+        return release_leading_popularity(self._users, self._session, self._engine, share, before)
 
     def _with_popularity(self, items: Items, released: ReleasedPopularity) -> Items:
         return replace(items, popularity=released.posterior.mean, count_noise=released.counts.stddev)

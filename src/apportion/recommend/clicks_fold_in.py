@@ -53,7 +53,8 @@ class Trust:
     @property
     def text(self) -> str:
         """The settings in words."""
-        words = f"ridge {self.ridge:g}, popularity worth {self.prior_clicks:g} clicks"
+        clicks = "1 click" if self.prior_clicks == 1 else f"{self.prior_clicks:g} clicks"
+        words = f"ridge {self.ridge:g}, popularity worth {clicks}"
         return f"{words}, features {self.feature_weight:g}" if self.feature_weight else words
 
 

@@ -7,7 +7,7 @@ that exceeds their doubt is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.users import Users
-from apportion.linalg.fixed_order import row_products
+from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions import HeldOut, Kernels
 from apportion.recommend.model import FoldIn
 
 CLIP = 0.1  # norm of a user's vote; the worth of a row is at most 1, and a smaller norm has less noise
 _RANK = 20.0  # at which a row is worth half; a tenth of the tasks if these are few
 _RANKED = 8192  # tasks that are ranked at most: those with the longest rows
-_ROWS_AT_A_TIME = 512  # held-out rows whose users' scores are in memory
 _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users make it enough
 _MOST_HELD_OUT = 2  # rows of one user
 _MOST_VOTERS = 25_000.0  # users who hold out rows, about; more would cost time and say the same
@@ -51,58 +50,39 @@ class RankLosses:
         return np.stack([_losses(each, ranked, voting, shown, kernels) for each, ranked in pairs], axis=1)
 
     @cached_property
-    def _ranked(self) -> list[_Ranked]:
-        return [_Ranked.of(each.features) for each in self.fold_ins]
+    def _ranked(self) -> list[_Ranking]:
+        return [_Ranking.of(each.features) for each in self.fold_ins]
 
 
 @dataclass(frozen=True, eq=False)
-class _Ranked:
+class _Ranking:
     """The features of the tasks that are ranked, and the place of every task among them; -1 for the others."""
 
     features: NDArray[np.float32]
     place: NDArray[np.int64]
 
     @classmethod
-    def of(cls, features: Any) -> _Ranked:
+    def of(cls, features: Any) -> _Ranking:
         """Rank the tasks with the longest rows."""
         ranked = _longest_rows(features)
         place = np.full(len(features), -1, np.int64)
         place[ranked] = np.arange(len(ranked))
         return cls(np.ascontiguousarray(features[ranked], np.float32), place)
 
-    def losses(self, piece: tuple[Floats, Users, Users]) -> NDArray[np.float64]:
-        """Return the losses of some users, given their vectors, the rows that they kept and those held out."""
-        vectors, voting, shown = piece
-        worth = _worth(vectors, self.features, self.place, voting, shown)
-        return np.asarray(-np.bincount(shown.owner, worth, minlength=shown.n_users) / np.maximum(shown.sizes, 1))
+    def worth(self, vectors: Floats, voting: Users, shown: Users, kernels: Kernels) -> Floats:
+        """Return the worth of each held-out row at its rank in its user's own list, without what the user kept."""
+        kept, own = self.place[voting.column("tasks")], self.place[shown.column("tasks")]
+        indptr = np.concatenate([[0], np.cumsum(kept >= 0)])[voting.indptr]
+        asked = Ranked(vectors, self.features, indptr, kept[kept >= 0], shown.owner, np.maximum(own, 0))
+        half = min(_RANK, len(self.features) / 10)
+        return np.asarray(np.where(own >= 0, 1 / (1 + np.square(kernels.ranks(asked) / half)), 0.0))
 
 
-def _losses(fold_in: FoldIn, ranked: _Ranked, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
-    solved = fold_in.solve(kernels, voting, np.ones(voting.n_rows, np.float32))
-    vectors = np.asarray(solved.cpu() if hasattr(solved, "cpu") else solved, np.float32)
-    pieces = ((vectors[users], voting.run(users.start, users.stop), some) for users, some in _in_pieces(shown))
-    return np.concatenate([np.zeros(0), *kernels.side_by_side(ranked.losses, pieces)])
-
-
-def _in_pieces(shown: Users) -> Iterator[tuple[slice, Users]]:
-    """Yield some users at a time, and where they are among all."""
-    first = 0
-    for some in shown.runs(_ROWS_AT_A_TIME, _ROWS_AT_A_TIME):
-        yield slice(first, first + some.n_users), some
-        first += some.n_users
-
-
-def _worth(vectors: Floats, features: Floats, place: NDArray[np.int64], voting: Users, shown: Users) -> Floats:
-    """Return the worth of each held-out row at its rank in its user's own list, without what the user kept."""
-    voters = np.flatnonzero(shown.present)
-    position = np.cumsum(shown.present) - 1
-    scores = row_products(vectors[voters], features)
-    kept = place[voting.column("tasks")]
-    scores[position[voting.owner[kept >= 0]], kept[kept >= 0]] = -np.inf
-    own, row = place[shown.column("tasks")], position[shown.owner]
-    ranks = (scores[row] > scores[row, np.maximum(own, 0)][:, None]).sum(axis=1)
-    half = min(_RANK, len(features) / 10)
-    return np.asarray(np.where(own >= 0, 1 / (1 + np.square(ranks / half)), 0.0))
+def _losses(fold_in: FoldIn, ranked: _Ranking, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+    """Solve on processors: a last bit can move a rank, so no bit of one user may depend on another user."""
+    vectors = fold_in.solve(kernels.on_processors, voting, np.ones(voting.n_rows, np.float32)).astype(np.float32)
+    worth = ranked.worth(vectors, voting, shown, kernels)
+    return np.asarray(-np.bincount(shown.owner, worth, minlength=shown.n_users) / np.maximum(shown.sizes, 1))
 
 
 def _longest_rows(features: Any) -> NDArray[np.int64]:

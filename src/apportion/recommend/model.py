@@ -24,13 +24,13 @@ from apportion.data.features import ItemFeatures
 from apportion.data.users import Users
 from apportion.engines import Processors
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import Excluded, dot_rows, row_products, top_columns
+from apportion.linalg.fixed_order import Excluded, dot_rows, row_products
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.statement import Statement
 from apportion.recommend.categories import Categories
-from apportion.recommend.choosing import ChoiceRanking, discounted, history_seeds
+from apportion.recommend.choosing import choice_coefficients, constants, ranking_features, ranking_of, with_rows
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
-from apportion.recommend.ranking import Caps, best_items
+from apportion.recommend.ranking import Caps, best_columns, best_items, history_of
 
 _USERS_AT_A_TIME: Final = 1024
 USERS_IN_A_PART: Final = 8192
@@ -105,6 +105,8 @@ class ItemModel(ABC):
     """
 
     kind: ClassVar[str]
+    choice: FoldIn | None = None
+    """The regression of what users choose, of a model that ranks by choice."""
 
     def __init__(
         self,
@@ -192,7 +194,7 @@ class ItemModel(ABC):
             settings=self.settings,
             feature_map=known,
             categories=self._categories_with(items),
-            **self.extra_arguments,
+            **self._extra_with(features),
         )
 
     def _categories_with(self, items: ItemFeatures) -> Categories | None:
@@ -206,6 +208,10 @@ class ItemModel(ABC):
         """Return the constructor arguments of this kind of model that not all models have."""
         return {}
 
+    def _extra_with(self, features: Floats) -> dict[str, Any]:
+        """Return the same for the model with new items, whose rows of the model's features these are."""
+        return self.extra_arguments
+
     def stored_fields(self) -> dict[str, Any]:
         """Return the same as plain values, for storage."""
         return {}
@@ -214,6 +220,15 @@ class ItemModel(ABC):
     def extra_from_stored(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Return the value of `extra_arguments` from the fields of `stored_fields`."""
         return {}
+
+    @property
+    def ranking_features(self) -> Floats:
+        """Features of the items by which `recommend` ranks them, for `ranking_coefficients`."""
+        return self.fold_in.features
+
+    def ranking_coefficients(self, history: Interactions) -> NDArray[np.float32]:
+        """Compute every user's coefficients of these features from the user's own rows; this costs no privacy."""
+        return self.user_vectors(history)
 
     def recommend(
         self,
@@ -235,7 +250,8 @@ class ItemModel(ABC):
             new_items: items that training has not met, to be ranked among the others; see `with_new_items`.
             only: ids of the tasks that may be recommended; None for all. Ids that the model does not know are skipped.
             exclude: ids of tasks that nobody is recommended.
-            caps: by category, how many tasks of one list may share a word of it; see `categories`.
+            caps: by category, how many tasks of one list may share a word of it; see `categories`. Lists with caps have
+                no exploring places; see `recommend.choosing`.
         """
         scored = self if new_items is None else self.with_new_items(new_items)
         candidates = scored.candidates(only, exclude)
@@ -276,7 +292,7 @@ class ItemModel(ABC):
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         ranking = self._ranking(history, scored)
         for part in row_chunks(len(users), USERS_IN_A_PART) if len(users) else (slice(0, 0),):
-            excluded = _history_of(history, users[part]) if exclude_history else None
+            excluded = history_of(history, users[part]) if exclude_history else None
             tasks, scores = ranking(users[part], k, excluded, candidates, limits)
             yield Recommendations(users[part], tasks, scores.astype(np.float32, copy=False), scored.task_ids)
 
@@ -284,19 +300,9 @@ class ItemModel(ABC):
         """Return what finds the k best tasks of some users: by their scores."""
         vectors = self.user_vectors(history)
         features = np.asarray(scored.fold_in.features, vectors.dtype)
-
-        def best(
-            users: NDArray[np.int32],
-            k: int,
-            excluded: Excluded | None,
-            candidates: NDArray[np.int32] | None,
-            caps: Caps | None,
-        ) -> tuple[NDArray[np.int32], Floats]:
-            return best_items(
-                vectors[users], features, k, offset=scored.offset, excluded=excluded, candidates=candidates, caps=caps
-            )
-
-        return best
+        return lambda users, k, excluded, candidates, caps: best_items(
+            vectors[users], features, k, offset=scored.offset, excluded=excluded, candidates=candidates, caps=caps
+        )
 
     def candidates(self, only: ArrayLike | None, exclude: ArrayLike | None) -> NDArray[np.int32] | None:
         """Return codes of the tasks that may be recommended, ascending; None for all."""
@@ -345,7 +351,7 @@ class ItemModel(ABC):
         code = self.task_ids.code_of(task)
         similarities = row_products(self.directions[code : code + 1], self.directions)
         similarities[0, code] = -np.inf
-        best, values = _best(similarities, k)
+        best, values = best_columns(similarities, k)
         return [Neighbour(self.task_ids.id_of(int(c)), float(v)) for c, v in zip(best[0], values[0], strict=True)]
 
     def _scores(self, vectors: Floats) -> NDArray[np.float32]:
@@ -382,24 +388,31 @@ class RatingModel(ItemModel):
         """Return the regression of choices."""
         return {"choice": self.choice}
 
+    def _extra_with(self, features: Floats) -> dict[str, Any]:
+        return {"choice": self.choice and with_rows(self.choice, self.fold_in.features, features, self.reliability)}
+
+    def stored_fields(self) -> dict[str, Any]:
+        """Return the constants by which items are ranked, if that is by choice."""
+        return {} if self.choice is None else {"ranking": constants(self.value_range)}
+
+    @property
+    def ranking_features(self) -> Floats:
+        """Features of choices and of values, if items are ranked by choice, and else of values."""
+        if self.choice is None:
+            return self.fold_in.features
+        return ranking_features(self.choice.features, self.fold_in.features, self.popularity, self.value_range)
+
+    def ranking_coefficients(self, history: Interactions) -> NDArray[np.float32]:
+        """Compute every user's coefficients of these features."""
+        own = self.user_vectors(history)
+        if self.choice is None:
+            return own
+        return np.concatenate([choice_coefficients(self.choice, self._kernels, history, self.value_range), own], axis=1)
+
     def _ranking(self, history: Interactions, scored: ItemModel) -> _Ranking:
         if self.choice is None:
             return super()._ranking(history, scored)
-        rows = history.as_users
-        low, high = self.value_range
-        liked = (np.clip(history.values, low, high) - np.float32(low)) / np.float32(high - low)
-        unit = (high - low) / 4
-        ranking = ChoiceRanking(
-            choices=self.choice.solve(self._kernels, rows, liked),
-            values=self.user_vectors(history),
-            choice_features=discounted(self.popularity, self.choice.features),
-            value_features=np.asarray(self.fold_in.features, np.float32),
-            seeds=history_seeds(history.by_user.indptr, history.tasks),
-            offset=self.offset,
-            value_range=self.value_range,
-            doubts=unit * np.sqrt(1 - np.clip(np.asarray(self.reliability, np.float64), 0, 1)),
-        )
-        return lambda users, k, excluded, candidates, caps: ranking.best(users, k, excluded, candidates)
+        return ranking_of(scored, self.ranking_coefficients(history), history).best
 
     def labels(self, history: Interactions) -> Floats:
         """Return ratings, clipped to the public scale, minus the global mean."""
@@ -431,18 +444,3 @@ class ClickModel(ItemModel):
 def row_chunks(length: int, step: int = _USERS_AT_A_TIME) -> Iterator[slice]:
     """Yield runs of at most `step` rows."""
     return (slice(start, min(start + step, length)) for start in range(0, length, step))
-
-
-def _history_of(history: Interactions, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the history of these consecutive users with rows: offsets and tasks in order."""
-    indptr = history.by_user.indptr
-    rows = slice(indptr[users[0]], indptr[users[-1] + 1]) if len(users) else slice(0, 0)
-    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks[rows]
-
-
-def _best(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the top k per row, best first; ties go to the lower code; masked entries become task -1."""
-    tasks = top_columns(scores, k).astype(np.int32)
-    best = np.take_along_axis(scores, np.maximum(tasks, 0), axis=1).astype(np.float32)
-    best[tasks < 0] = -np.inf
-    return tasks, best

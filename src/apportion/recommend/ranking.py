@@ -13,8 +13,9 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data import Interactions
 from apportion.errors import InputError
-from apportion.linalg.fixed_order import Excluded, top_products
+from apportion.linalg.fixed_order import Excluded, top_columns, top_products
 from apportion.recommend.categories import Categories
 
 Codes = NDArray[np.int32]
@@ -150,3 +151,18 @@ def _among(excluded: Excluded, candidates: Codes) -> Excluded:
     known[known] = candidates[places[known]] == codes[known]
     kept = np.concatenate([[0], np.cumsum(known)])
     return kept[indptr], places[known].astype(np.int32)
+
+
+def history_of(history: Interactions, users: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the history of these consecutive users with rows: offsets and tasks in order."""
+    indptr = history.by_user.indptr
+    rows = slice(indptr[users[0]], indptr[users[-1] + 1]) if len(users) else slice(0, 0)
+    return np.concatenate([[0], np.cumsum(history.by_user.counts[users])]), history.tasks[rows]
+
+
+def best_columns(scores: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the top k per row, best first; ties go to the lower code; masked entries become task -1."""
+    tasks = top_columns(scores, k).astype(np.int32)
+    best = np.take_along_axis(scores, np.maximum(tasks, 0), axis=1).astype(np.float32)
+    best[tasks < 0] = -np.inf
+    return tasks, best

@@ -8,6 +8,8 @@ from apportion.errors import InputError
 
 CHOICE_SHARE = 0.35
 """The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
+SHARE_FOR_VALUES = 0.25
+"""The share for choices if ranking is by value and popularity is clear enough, where nothing else is given."""
 _MOST_FOR_CHOICES = 0.7  # the ratings need the rest
 
 
@@ -29,7 +31,9 @@ class RatingSettings:
         moments_share: share for the shared moments of all rounds.
         votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
         feature_votes_share: share for the votes on users' tastes for features; nothing is spent without features.
-        choice_share: the most that is spent on learning which items users choose; 0 to rank by predicted value.
+        choice_share: the most that is spent on learning which items users choose, whose vectors are features of the
+            items then. None for 0.35 if ranking is by choice; else for 0.25 if there are no public features, users have
+            many rows and released popularity exceeds its noise by far, and otherwise for 0.
         held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
@@ -44,6 +48,7 @@ class RatingSettings:
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste if users' votes support it, else a tenth of it; the variance itself
             where there are no votes.
+        choice_taste_variance: prior variance of a user's taste for what the vectors of choices say of an item.
     """
 
     dimension: int | None = None
@@ -58,7 +63,7 @@ class RatingSettings:
     moments_share: float = 0.02
     votes_share: float = 0.01
     feature_votes_share: float = 0.01
-    choice_share: float = 0.0
+    choice_share: float | None = None
     held_out: float = 0.1
     clip: float | None = None
     latent_scale: float = 1.2
@@ -72,6 +77,7 @@ class RatingSettings:
     feature_variance: float = 0.01
     feature_directions: int = 32
     taste_variance: float = 0.03
+    choice_taste_variance: float = 0.1
 
     @classmethod
     def for_budget(cls, mu: float) -> RatingSettings:
@@ -79,18 +85,16 @@ class RatingSettings:
         return cls()
 
     def ranking_by(self, what: str, *, with_features: bool) -> RatingSettings:
-        """Return the settings with a share for choices if ranking by choice is asked for.
+        """Return the settings with a share for choices if ranking by choice is asked for; by value, features need none.
 
         >>> RatingSettings().ranking_by("choice", with_features=False).choice_share
         0.35
         """
         if what not in ("value", "choice"):
             raise InputError(f"Expected rank_by to be 'value' or 'choice', got {what!r}.", argument="rank_by")
-        if not 0 <= self.choice_share <= _MOST_FOR_CHOICES:
+        if self.choice_share is not None and not 0 <= self.choice_share <= _MOST_FOR_CHOICES:
             problem = f"Expected choice_share from 0 to {_MOST_FOR_CHOICES}, got {self.choice_share}."
             raise InputError(problem, argument="choice_share")
-        share = self.choice_share or CHOICE_SHARE
-        chosen = replace(self, choice_share=share if what == "choice" else 0.0)
-        if chosen.choice_share and with_features:
-            raise InputError("Ranking by choice cannot be combined with item features.", argument="rank_by")
-        return chosen
+        if what == "choice":
+            return replace(self, choice_share=self.choice_share or CHOICE_SHARE)
+        return replace(self, choice_share=0.0) if with_features else self

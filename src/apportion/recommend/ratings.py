@@ -5,7 +5,8 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 1. overview: number of users and mean rating; popularity: weighted counts, deconvolved;
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
-   all tasks, a second, tiny one the moments that all tasks share;
+   all tasks, a second, tiny one the moments that all tasks share. Where popularity is clear, rounds on who rated what
+   come before that (`choice_rounds`): items that the same users choose are often valued alike;
 3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
    features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
    further coordinates of the model: each user learns a taste for them alone, at no cost.
@@ -25,7 +26,7 @@ from apportion.allocation import Adaptive, Allocation
 from apportion.allocation.rounds import Geometric
 from apportion.data.features import ItemFeatures
 from apportion.data.user_data import UnlistedData, UserData
-from apportion.data.users import UserParts
+from apportion.data.users import UserParts, Users, UsersWithoutRows
 from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import ReleasedPopularity, release_overview, release_popularity, weighed_by
@@ -38,12 +39,12 @@ from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, ste
 from apportion.recommend import clip_norms
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
-from apportion.recommend.choice_rounds import ChoiceRounds, Choices
+from apportion.recommend.choice_rounds import TO_PREDICT_VALUES, TO_RANK, ChoiceRounds, Choices, stands_out
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide
 from apportion.recommend.model import FoldIn, RatingModel
 from apportion.recommend.overviews import Overview
-from apportion.recommend.rating_settings import RatingSettings
+from apportion.recommend.rating_settings import SHARE_FOR_VALUES, RatingSettings
 from apportion.recommend.rating_state import Start, State
 from apportion.recommend.rating_votes import Ballot
 from apportion.recommend.variance_votes import UserVariances
@@ -54,6 +55,7 @@ Floats = NDArray[np.floating[Any]]
 _SUMMARY_CLIP = 2.0
 _LONGEST = 8  # of item vectors, where their length is not given
 _MOST_HELD_OUT = 1  # rows of a user
+_MOST_COPIED = 1 << 25  # rows; beyond it those that are not held out are copied in parts, in every pass
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
 _CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
@@ -105,7 +107,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         )  # fmt: skip
         state = fit.run(np.random.default_rng(self.random_state), progress)
         self.statement_, self.n_users_ = session.statement(), state.start.n_users
-        self.model_ = fit.model(state, self.statement_)
+        self.model_ = fit.model(state, self.statement_, by_choice=self.rank_by == "choice")
         return self
 
 
@@ -172,8 +174,9 @@ class _Fit:
 
     @property
     def _choice_share(self) -> float:
-        """The share for choices: of what a private list leaves."""
-        return self._settings.choice_share * (1 - (0.0 if self._listed is None else self._listed.taken))
+        """The most for choices: a share of what a private list leaves."""
+        given, taken = self._settings.choice_share, 0.0 if self._listed is None else self._listed.taken
+        return (SHARE_FOR_VALUES * self._votes if given is None else given) * (1 - taken)
 
     def _plan(self, taken: float, *, counted: bool = False) -> Plan:
         """Divide what is left beside what was taken; popularity is part of it unless it is counted already."""
@@ -185,8 +188,8 @@ class _Fit:
             taken += self._listed.taken
         if self._votes:
             fixed["votes"] = chosen.votes_share
-        if self._votes and (self._items.has_directions or (self._choice_share and not counted)):
-            fixed["feature_votes"] = chosen.feature_votes_share  # choices may become features
+        if self._votes and self._features is not None:
+            fixed["feature_votes"] = chosen.feature_votes_share
         n_rounds = chosen.rounds + 1
         left = 1 - chosen.moments_share - sum(fixed.values()) - taken
         rounds = [left * share for share in Geometric.growing(chosen.growth).shares(n_rounds)]
@@ -194,7 +197,7 @@ class _Fit:
 
     def _plan_of_means(self, plan: Plan) -> Plan:
         """One round for biases with all that is left; only with features some rows stay held out, to vote on them."""
-        votes = self._votes and self._items.has_directions
+        votes = self._votes and self._features is not None
         kept = {"feature_votes": plan.one("feature_votes").fraction} if votes else {}
         if not votes:
             self._users = self._data.as_users
@@ -224,8 +227,8 @@ class _Fit:
         self._spread = self._ballot(state).on_variances(self._spread, state.known, plan.one("votes"))
 
     def _vote_on_features(self, state: State, plan: Plan) -> None:
-        """Let users vote on their tastes for features, if there are any."""
-        if self._items.has_directions:
+        """Let users vote on their tastes for public features, if there are any."""
+        if self._features is not None:
             usual = self._settings.taste_variance
             tastes = [_CAUTIOUS * usual, usual]
             fold_ins = [self._items.with_tastes(self._fold_in(*state.known), taste) for taste in tastes]
@@ -239,13 +242,26 @@ class _Fit:
         return release_popularity(users, self._session, self._engine, plan.one("counts"), n_users)
 
     def _after_choices(self, popularity: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> Plan:
-        """Learn choices, whose vectors are features of the items from then on; return a plan for what is left."""
-        parts = (self._users, self._data.as_users, self._session, self._engine, self._held_out)
-        rounds = ChoiceRounds(*parts, n_users)
-        self._choices = rounds.run(popularity, self._choice_share, rng)
-        if self._choices.vectors_are_trusted:
-            self._items = self._items.with_released(self._choices.fold_in.features[:, 1:])
+        """Learn choices, whose vectors are features of the items from then on, unless there are public ones.
+
+        If the settings leave it open whether choices are learned, released popularity decides.
+
+        Returns:
+            A plan for what is left.
+        """
+        open_ = self._settings.choice_share is None
+        if not open_ or stands_out(popularity.posterior.mean, n_users, self._session.budget.mu):
+            parts = (self._users_at_once(), self._data.as_users, self._session, self._engine, self._held_out)
+            rounds = ChoiceRounds(*parts, n_users, TO_PREDICT_VALUES if open_ else TO_RANK)
+            self._choices = rounds.run(popularity, self._choice_share, rng)
+            self._trust_choices(self._choices)
         return self._plan(self._session.spent, counted=True)
+
+    def _trust_choices(self, choices: Choices) -> None:
+        """Take the vectors for features of the items, if users voted for them."""
+        if choices.vectors_are_trusted and self._features is None:
+            released = self._items.with_released(choices.fold_in.features[:, 1:])
+            self._items = released.trusting(self._settings.choice_taste_variance)
 
     def _start(self, plan: Plan, overview: Overview, released: ReleasedPopularity) -> tuple[Start, Weighting]:
         n_users, centre = overview.n_users, overview.centre
@@ -264,7 +280,16 @@ class _Fit:
             return self._users
         voters = min(1.0, _MOST_VOTERS / max(n_users, 1.0))
         self._held_out = HeldOut(self._settings.held_out, most=_MOST_HELD_OUT, voters=voters)
-        return self._users.mapped(self._held_out.kept)
+        users = self._users
+        if isinstance(users, Users) and users.n_rows > _MOST_COPIED and not self._engine.kernels.rows_travel:
+            return UsersWithoutRows(users, ~self._held_out.of(users))
+        return users.mapped(self._held_out.kept)
+
+    def _users_at_once(self) -> UserParts:
+        """Return the users for the rounds of choices, whose sums depend on how users are cut if they are not exact."""
+        if isinstance(self._users, UsersWithoutRows) and not self._engine.exact and self._held_out is not None:
+            return self._data.as_users.mapped(self._held_out.kept)
+        return self._users
 
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
@@ -365,8 +390,8 @@ class _Fit:
         posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
         return State(start, posterior, moments.residual_variance, rounds)
 
-    def model(self, state: State, statement: Statement) -> RatingModel:
-        """Return the public model, in the units of the values."""
+    def model(self, state: State, statement: Statement, *, by_choice: bool) -> RatingModel:
+        """Return the public model, in the units of the values; it ranks by choice if asked to."""
         mean, variance = state.posterior.mean, state.posterior.variance
         spread = np.diag(state.posterior.prior.covariance)
         return RatingModel(
@@ -387,7 +412,7 @@ class _Fit:
                 self._unit,
             ),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
-            choice=None if self._choices is None else self._choices.fold_in,
+            choice=self._choices.fold_in if by_choice and self._choices is not None else None,
         )
 
 

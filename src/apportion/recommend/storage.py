@@ -207,9 +207,8 @@ def _tensors(model: ItemModel) -> dict[str, Any]:
         tensors |= {_MAP + name: values for name, values in model.feature_map.tensors().items()}
     if model.categories is not None:
         tensors |= {_CATEGORIES + name: values for name, values in model.categories.tensors().items()}
-    choice = getattr(model, "choice", None)
-    if choice is not None:
-        tensors |= {_CHOICE + name: getattr(choice, name) for name in FoldIn.__dataclass_fields__}
+    if model.choice is not None:
+        tensors |= {_CHOICE + name: getattr(model.choice, name) for name in FoldIn.__dataclass_fields__}
     if not model.task_ids.holds_text:
         tensors["task_ids"] = np.array(model.task_ids.ids)
     return {name: np.ascontiguousarray(values) for name, values in tensors.items()}

@@ -22,10 +22,11 @@ from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_column, finite_matrix
 from apportion.data.users import Users
 from apportion.engines import add_up_one
+from apportion.engines.spark.public_columns import RowsWithPublicColumns
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Noisy, release_noisy
-from apportion.estimators.frames import refuse_frame
+from apportion.estimators.frames import is_frame, rows_with_public_features
 from apportion.estimators.private import check_value_range
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import REPLACE_LABELS, Budget, Purpose, Session, Share
@@ -46,6 +47,7 @@ from apportion.regression.user_regression import Progress, UserRegression
 
 Floats = NDArray[np.float64]
 Offsets = NDArray[np.int64]
+Held = Users | RowsWithPublicColumns
 Bounding = Literal["robust", "paper"] | SampleLimit | Unbounded | LabelWeights
 
 _ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
@@ -136,15 +138,21 @@ class LabelPrivateRegression(UserRegression):
         session: Session | None,
         progress: Progress | None,
     ) -> Self:
-        refuse_frame(X, "Private labels with public features need all features in memory; a Spark frame is not.")
+        if is_frame(X):
+            with rows_with_public_features(self.engine, X, users, y) as on_cluster:
+                return self._found(on_cluster.features, on_cluster, session, progress)
         features = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(features))
         grouping = group_rows(users, len(features))
+        return self._found(grouping.arranged(features), grouping.users(labels=labels), session, progress)
+
+    def _found(self, features: Floats, held: Held, session: Session | None, progress: Progress | None) -> Self:
+        """Make every release. Features are in the order of the users; labels are with them, or on a cluster."""
         if self.fit_intercept:
             features = np.column_stack([features, np.ones(len(features))])
         opened = self._open(session, Budget(self.epsilon, self.delta), REPLACE_LABELS, self._assumed_public())
-        rows = _Rows(grouping.arranged(features), grouping.indptr, self.target == "predictions")
-        owners = grouping.users(labels=labels).with_columns(features=rows.features)
+        rows = _Rows(features, held.indptr, self.target == "predictions")
+        owners = held.with_columns(features=rows.features)
         plan = opened.plan(**self._fractions())
         residuals = self._residuals(rows, owners, opened, plan.get("variance"), progress)
         made = self._weights(rows, residuals.likely, opened, plan.one("coefficients"), self.tolerance, progress)
@@ -261,7 +269,7 @@ class LabelPrivateRegression(UserRegression):
     def _residuals(
         self,
         rows: _Rows,
-        users: Users,
+        users: Held,
         session: Session,
         share: Share | tuple[Share, ...] | None,
         progress: Progress | None,
@@ -293,15 +301,15 @@ class LabelPrivateRegression(UserRegression):
         )
 
     def _noisy(
-        self, name: Purpose, users: Users, labels: Values, vectors: Floats, session: Session, share: Share
+        self, name: Purpose, users: Held, labels: Values, vectors: Floats, session: Session, share: Share
     ) -> Noisy:
         """Release the sum of labels times public vectors."""
         contribution = LabelTotal(labels, LabelVectors.from_rows(vectors, users.indptr))
-        return release_noisy(
-            session, name, add_up_one(self._adder, users.with_columns(vectors=vectors), contribution), share
-        )
+        weighed = users.with_columns(vectors=vectors)
+        parts = weighed if isinstance(weighed, Users) else weighed.placed()
+        return release_noisy(session, name, add_up_one(self._adder, parts, contribution), share)
 
-    def _released(self, name: Purpose, users: Users, weights: Floats, session: Session, share: Share) -> Noisy:
+    def _released(self, name: Purpose, users: Held, weights: Floats, session: Session, share: Share) -> Noisy:
         """Return coefficients in the units of labels, for the features as the weights see them."""
         boxed = BoxedColumns(float(self.label_range[0]), float(self.label_range[1]), column="labels")
         noisy = self._noisy(name, users, boxed, weights, session, share)
@@ -349,6 +357,7 @@ class _Rows:
         self.back: Floats = np.eye(features.shape[1])
         if for_predictions:
             triangle = np.linalg.qr(features).R / math.sqrt(len(features))
+            triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]  # whatever the order of the users
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
                 raise InputError(

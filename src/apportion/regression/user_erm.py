@@ -31,7 +31,7 @@ from apportion.engines import add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Sizes
-from apportion.estimators.frames import is_frame, rows_of_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.losses import Loss, loss_of
 from apportion.postprocessing.intervals import student_half_width
 from apportion.privacy import BoxedValues, PublicRowWeights, Purpose, Session, Share
@@ -156,7 +156,7 @@ class UserERM(ContributionsEstimator, UserRegression):
         session: Session | None,
         progress: Progress | None,
     ) -> Self:
-        if is_frame(X):
+        if is_elsewhere(X):
             with rows_of_frame(self.engine, X, users, y) as (on_cluster, width):
                 owners = on_cluster.mapped(CodedLabels(loss_of(self.loss)))
                 return self._found(owners, width, None, session, progress)

@@ -31,8 +31,8 @@ class UserRegression(EngineEstimator, ABC):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: features, one row per label. `UserERM` with `engine=SparkEngine(spark)` also takes a frame of that
-                session; `y` and `users` are then names of its columns.
+            X: features, one row per label; with `engine=SparkEngine(spark)` a frame of that session, `y` and `users`
+                being names of its columns.
             y: labels, one per row.
             users: the user of each row, integers or text.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.

@@ -22,6 +22,7 @@ from apportion.recommend.model import ClickModel, ItemModel, RatingModel
 from apportion.report import explorer_packing as packing
 from apportion.report import public_charts as charts
 from apportion.report.bands import popularity_bands
+from apportion.report.explorer_choice import choice_arrays, choice_header
 from apportion.report.explorer_features import feature_words, features_chart, share_by_band
 from apportion.report.explorer_internal import Inside, internal_parts, twin_arrays
 from apportion.report.explorer_layout import GRID, item_map
@@ -35,6 +36,7 @@ _SCRIPTS: Final = (
     "words",
     "data",
     "fold_in",
+    "choosing",
     "normal",
     "map",
     "gestures",
@@ -101,6 +103,7 @@ def _words_and_charts(model: ItemModel, statement: Statement) -> dict[str, Any]:
         "not_releasable": SEEDED,
         "kind": "values" if model.kind == "convex" else model.kind,
         "n_tasks": model.n_tasks,
+        "by_choice": model.choice is not None,
         "rows": rows,
         "families": families_of(rows),
         "unspent": unspent(rows),
@@ -137,6 +140,7 @@ def _block(
         "steps": rounded.steps.tolist(),
         "vectorStart": start,
         "vectorSteps": None if own is None else own.steps.tolist(),
+        "choice": choice_header(model, order),
         "grid": GRID,
         "budget": _budget(statement),
         "flow": [_flow(row) for row in explain(statement)],
@@ -153,6 +157,7 @@ def _block(
         "base": np.asarray(fold_in.base, np.float32),
         "right": np.asarray(fold_in.base_rhs, np.float32),
         "codes": order.astype(np.uint32),
+        **choice_arrays(model, order),
         **({} if own is None else {"vectorPlanes": own.planes()}),
         **({} if inside is None else twin_arrays(inside, order)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,7 +71,7 @@ def slice_chart(
         picture.text((_LEFT + 20 + pitch * position, height - 30), words, "axis", anchor="middle")
     ends = [_draw_curve(picture, line, up, pitch) for line in reversed(lines)][::-1]
     if wide:
-        _name_curves(picture, lines, ends, right)
+        _name_curves(picture, lines, ends, right, height - 52)
     picture.text((4, 14), f"{metric} ({'lower' if lower_is_better else 'higher'} is better)", "axis")
     picture.text(((_LEFT + right) / 2, height - 8), "items by popularity", "axis", anchor="middle")
     return picture
@@ -92,19 +93,24 @@ def _draw_curve(picture: Drawing, line: Line, up: Linear, pitch: float) -> Point
     return points[-1] if points else None
 
 
-def _name_curves(picture: Drawing, lines: Sequence[Line], ends: Sequence[Point | None], right: float) -> None:
+def _name_curves(
+    picture: Drawing, lines: Sequence[Line], ends: Sequence[Point | None], right: float, lowest: float
+) -> None:
     named = sorted(
         ((end[1], line) for line, end in zip(lines, ends, strict=True) if end is not None),
         key=lambda pair: pair[0],
     )
-    heights = spread([y for y, _ in named], 17.0)
+    heights = spread([y for y, _ in named], 17.0, lowest)
     for y, (_, line) in zip(heights, named, strict=True):
         css = f"c{line.colour} named" + (" strong" if line.style == "main" else "")
         picture.text((right - 4, y + 4), line.name, css)
 
 
-def spread(heights: Sequence[float], least: float) -> list[float]:
-    """Move labels, given from top to bottom, apart until none is closer than `least` to the next."""
+def spread(heights: Sequence[float], least: float, lowest: float = math.inf) -> list[float]:
+    """Move labels, given from top to bottom, apart until none is closer than `least` to the next.
+
+    None goes below `lowest`, where the words of an axis are.
+    """
     groups = [([y], y) for y in heights]
     k = 0
     while k < len(groups) - 1:
@@ -115,4 +121,5 @@ def spread(heights: Sequence[float], least: float) -> list[float]:
             k = max(0, k - 1)
         else:
             k += 1
-    return [centre + least * (n - (len(members) - 1) / 2) for members, centre in groups for n in range(len(members))]
+    moved = [centre + least * (n - (len(members) - 1) / 2) for members, centre in groups for n in range(len(members))]
+    return [min(y, lowest - least * (len(moved) - 1 - k)) for k, y in enumerate(moved)]

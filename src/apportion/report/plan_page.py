@@ -23,7 +23,10 @@ def remarks(found: Forecast) -> list[str]:
         "A forecast from sizes alone: no data were read and nothing was spent.",
     ]
     if found.clicks:
-        said.append("Clicks of the same size differ much: the interval is wide. Evaluate on data of your own.")
+        said.append(
+            "Clicks of the same size differ much, and the interval is wide: it can rule out an epsilon but not choose "
+            "one. Evaluate on data of your own."
+        )
     if found.outside:
         said.append(f"Outside the sizes of the study ({', '.join(found.outside)}): the law is extrapolated.")
     return said

@@ -53,6 +53,7 @@ def server(service: Service, limits: Limits, *, grace: int) -> Any:
         log_config=None,
         access_log=False,
         server_header=False,
+        forwarded_allow_ips="127.0.0.1",  # else a variable of the environment could let anybody name another address
         timeout_graceful_shutdown=grace,
     )
     return uvicorn.Server(settings)

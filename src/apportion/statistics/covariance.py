@@ -22,7 +22,7 @@ from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import LEAST_USERS
-from apportion.estimators.frames import is_frame, rows_of_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.postprocessing.class_counts import class_counts
 from apportion.privacy import ADD_REMOVE, Budget, Session, Share
 from apportion.privacy.contributions import ClippedParts
@@ -143,7 +143,7 @@ class CovarianceEstimator(UserStatistic):
             raise InputError(f"Expected a level between 0 and 1, got {self.level:g}.", argument="level")
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
-        if is_frame(X):
+        if is_elsewhere(X):
             with rows_of_frame(self.engine, X, users) as (on_cluster, columns):
                 return self._found(on_cluster, columns, session)
         values = finite_rows(X, "X")

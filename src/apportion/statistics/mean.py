@@ -16,7 +16,7 @@ from apportion.data.users import UserParts
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import ContributionsEstimator, Noisy, Sizes, one_of_words
-from apportion.estimators.frames import is_frame, rows_of_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name
@@ -101,7 +101,7 @@ class UserMean(ContributionsEstimator, UserStatistic):
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
         if self.weights == "paper":
             return self._follow_paper(X, users, session)
-        if is_frame(X):
+        if is_elsewhere(X):
             with rows_of_frame(self.engine, X, users) as (on_cluster, columns):
                 return self._found(on_cluster, columns, session, flat=columns == 1)
         values = finite_rows(X, "X")

@@ -28,7 +28,7 @@ from apportion.estimators.contributions import (
     capped_weights,
     publicly_weighed,
 )
-from apportion.estimators.frames import is_frame, rows_of_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.postprocessing.intervals import half_widths
 from apportion.privacy import PublicRowWeights, Purpose, Session, Share
 from apportion.privacy.budget import Plan
@@ -102,7 +102,7 @@ class PaperMean(ContributionsEstimator, UserStatistic):
     threshold_: float = field(init=False)
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
-        if is_frame(X):
+        if is_elsewhere(X):
             with rows_of_frame(self.engine, X, users) as (on_cluster, width):
                 return self._found(on_cluster, width, session, flat=width == 1)
         values = finite_rows(X, "X")

@@ -22,16 +22,18 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
-from apportion.data.users import Users, in_memory
+from apportion.data.users import UserParts, in_memory
+from apportion.engines import add_up_one
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
-from apportion.estimators.frames import refuse_frame
+from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.privacy import Base, PublicRowWeights, Purpose, RankedRows, Session
+from apportion.privacy.contributions import CellWeights
 from apportion.privacy.mechanisms import PointsOfList
 from apportion.privacy.purposes import ReleaseName, Stage
-from apportion.privacy.ranks import Candidates
-from apportion.statistics.quantile_line import line_of
+from apportion.privacy.ranks import Candidates, RankedCells
+from apportion.statistics.quantile_line import line_of, points_of
 from apportion.statistics.rank_caps import GRADES, RankCap, rank_cap
 from apportion.statistics.user_parts import Target
 from apportion.statistics.user_statistic import UserStatistic
@@ -104,32 +106,42 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
     delta = 0.0
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
-        refuse_frame(X, "Quantiles of a Spark frame are those of UserGroupBy('quantile'), with or without groups.")
+        if is_elsewhere(X):
+            with rows_of_frame(self.engine, X, users) as (elsewhere, width):
+                return self._found(elsewhere, width, session, together=False)
+        values = finite_rows(X, "X")
+        grouping = group_rows(users, len(values), single_user=self._sizes_are_private)
+        return self._found(grouping.users(values=values[:, 0]), values.shape[1], session, together=True)
+
+    def _found(self, owners: UserParts, width: int, session: Session | None, *, together: bool) -> Self:
+        """Make every release. A line needs all rows together; elsewhere it is a list of points of equal mass."""
         sought = self._sought()
         self._check_target(("bounding", "sizes_share"))
-        line, about = line_of(self.value_range, self.step, self.candidates, self.base)
-        values = finite_rows(X, "X")
-        if values.shape[1] != 1:
-            raise InputError(f"Expected one column of values, got {values.shape[1]}.", argument="X")
-        grouping = group_rows(users, len(values), single_user=self._sizes_are_private)
-        opened = self._session(session, [about, *self._about_largest()])
+        asked, about = line_of(self.value_range, self.step, self.candidates, self.base)
+        line, grid = (asked, []) if together or isinstance(asked, Candidates) else points_of(asked)
+        if width != 1:
+            raise InputError(f"Expected one column of values, got {width}.", argument="X")
+        opened = self._session(session, [about, *grid, *self._about_largest()])
         if opened.exact:
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
-        owners = grouping.users(values=values[:, 0])
         found, cap = self._weighed(owners, sought, opened, line)
-        rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
         left = 1 - opened.spent
         if isinstance(line, Candidates):
-            points, scales = self._among(line, sought, rows, opened, left)
+            points, scales = self._among(line, sought, self._cells(found, line), opened, left)
         else:
+            rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
             points, scales = self._on_line(line, sought, rows, opened, left)
-        self._publish(points, self._rank_errors(found, cap, scales, line))
+        self._publish(points, self._rank_errors(found, cap, scales, asked))
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
         return self
 
+    def _cells(self, found: Bounded, line: Candidates) -> RankedCells:
+        form = CellWeights(line.points, found.weights)
+        return RankedCells(add_up_one(self._adder, found.users, form), form, line)
+
     def _weighed(
-        self, users: Users, sought: list[float], session: Session, line: Base | Candidates
+        self, users: UserParts, sought: list[float], session: Session, line: Base | Candidates
     ) -> tuple[Bounded, RankCap | None]:
         """Return the weights of all rows and, for a named target, the cap."""
         if self.weights == "target":
@@ -157,7 +169,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         return search.points, scales
 
     def _among(
-        self, candidates: Candidates, sought: list[float], rows: RankedRows, session: Session, left: float
+        self, candidates: Candidates, sought: list[float], rows: RankedCells, session: Session, left: float
     ) -> tuple[dict[float, float], list[float]]:
         """Points of the list, the middle quantile first, each between those found; and the scale of one choice."""
         points: dict[float, float] = {}
@@ -168,7 +180,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
             low = max((points[q] for q in points if q < quantile), default=lowest)
             high = min((points[q] for q in points if q > quantile), default=highest)
             left_over = candidates.between(low, high)
-            scores = rows.listed_scores(left_over, quantile)
+            scores = rows.scores(left_over, quantile)
             scale = max(scale, 2 * scores.total_sensitivity / share.pure_epsilon)
             points[quantile] = session.release_with(PointsOfList(left_over), self._name(number + 1), scores, share)
         return points, [scale]

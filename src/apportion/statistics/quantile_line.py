@@ -13,6 +13,7 @@ from apportion.privacy import Base, UniformBase
 from apportion.privacy.ranks import Candidates
 
 _MOST = 1_000_000  # candidates
+_POINTS = 1 << 16  # of a line, where rows are not together
 
 
 def line_of(
@@ -33,6 +34,12 @@ def line_of(
     about = f"the range of values, {low:.12g} to {high:.12g}"
     uniform = UniformBase(low, high)
     return (uniform, about) if step is None else (_scale(low, high, step), f"{about} in steps of {step:.12g}")
+
+
+def points_of(base: Base) -> tuple[Candidates, list[str]]:
+    """Return points of a line between which it has equal mass, as candidates, and a phrase about them."""
+    middles = (np.arange(_POINTS) + 0.5) / _POINTS
+    return Candidates.listed(base.ppf(middles)), [f"that quantiles are sought among {_POINTS} points of equal mass"]
 
 
 def _scale(low: float, high: float, step: float) -> Candidates:

@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 
 from apportion.allocation.users import size_buckets
-from apportion.data.users import Users
+from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import likely_counts
 from apportion.postprocessing.size_dependence import SizeClasses
@@ -49,7 +49,7 @@ class RankCap:
 
 
 def rank_cap(
-    users: Users,
+    users: UserParts,
     of: Target,
     max_size: int,
     sought: list[float],

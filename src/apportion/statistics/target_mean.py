@@ -3,9 +3,11 @@
 1. *Sums by size class.* Σ z and Σ (1 - z) of the users in each octave of sizes: how many users have about how many
    rows, and how their means go with that. A user's weight is min(s, h): the cap h with the least predicted mean squared
    error is taken, its bias is corrected, and what remains uncertain widens the interval.
-2. *Distances.* With enough users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are
+2. *Large and small users.* With enough users, one number more on how values go with sizes: how far the means of large
+   users lie above a first centre, less those of small ones.
+3. *Distances.* With enough users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are
    as large as the range allows, so they are clipped at the C with the least predicted mean squared error.
-3. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
+4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
    Σ min(s, h) (1 - z), which one user moves by h in total. The interval is that of a ratio of noisy numbers.
 
 z is a user's mean, on a scale from 0 to 1 (docs/proofs/means.md).
@@ -24,8 +26,17 @@ from apportion.allocation.users import size_buckets
 from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import class_counts, likely_counts
+from apportion.postprocessing.mixtures import Mixture
 from apportion.postprocessing.ratio_intervals import NoisyRatio
-from apportion.postprocessing.size_dependence import ClassMeans, SizeClasses, class_means
+from apportion.postprocessing.size_dependence import (
+    ClassMeans,
+    SizeClasses,
+    Tilt,
+    balanced_tilt,
+    class_means,
+    first_guess,
+    usual_distance,
+)
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name, Purpose, ReleaseName
@@ -35,6 +46,7 @@ from apportion.statistics.user_parts import (
     DeviationClasses,
     HighAndLow,
     SquaredDeviations,
+    TiltedSums,
     UserMeans,
     in_columns,
     parts,
@@ -43,7 +55,7 @@ from apportion.statistics.user_parts import (
 Floats = NDArray[np.float64]
 Release = Callable[[Name, Contribution, Share], Noisy]
 
-CLASSES, DISTANCES, SPREAD = 0.15, 0.15, 0.1  # shares of the budget
+CLASSES, TILT, DISTANCES, SPREAD = 0.12, 0.1, 0.12, 0.1  # shares of the budget
 _ENOUGH = 80.0  # users, in units of the noise of a number that one user moves by 1, that distances are worth it
 _TYPICAL_CLIP = 0.3  # C/h, before distances are known
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
@@ -77,7 +89,7 @@ class _Estimate:
     origin: float
     shrunk: float
     correction: float
-    unsure: float
+    unsure: Mixture
     slack: float
 
     @property
@@ -109,13 +121,16 @@ class TargetMean:
 
     def found(self) -> Found:
         """Take all steps."""
-        classes, means = self._classes()
+        sums = self._class_sums()
+        classes = sums.classes(self._edges, self._caps)
         left = 1 - CLASSES - (SPREAD if self.population else 0.0)
         plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))
         if plenty >= _ENOUGH:
-            left -= DISTANCES
+            left -= DISTANCES + (TILT if len(self._edges) > 1 else 0.0)
+            means = self._tilted(classes, sums) if len(self._edges) > 1 else sums.means(classes)
             cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, _TYPICAL_CLIP)))
             return self._with_intervals(*self._centred(classes, means, cap, left))
+        means = sums.means(classes)
         cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, 0.5)))
         return self._with_intervals(*self._plain(classes, means, cap, left))
 
@@ -129,18 +144,27 @@ class TargetMean:
         """The last size of every class."""
         return np.minimum(2 * self._edges - 1, self.means.largest)
 
-    def _classes(self) -> tuple[SizeClasses, list[ClassMeans]]:
-        """How many users there are by size class, and their means."""
+    def _class_sums(self) -> _SumsByClass:
+        """Σ z and Σ (1 - z) of the users in each size class."""
         edges, width = self._edges, 2 * self.columns * len(self._edges)
         form = parts(
             ClassSums(self.means, edges), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by size class"
         )
         noisy = self.release(Purpose.CLASS_SUMS, form, self._share("classes", CLASSES))
-        sums = noisy.values.reshape(self.columns, 2, -1)
-        stddev = math.sqrt(2 * noisy.variance / self.columns)
-        shapes = likely_counts(sums.sum(axis=(0, 1)) / self.columns, stddev, "sizes")
-        classes = SizeClasses.of(shapes, np.sqrt(edges * self._caps), stddev)
-        return classes, [class_means(high, low, noisy.variance, classes) for high, low in sums]
+        return _SumsByClass(noisy.values.reshape(self.columns, 2, -1), noisy.variance)
+
+    def _tilted(self, classes: SizeClasses, sums: _SumsByClass) -> list[ClassMeans]:
+        """Means by size class, with what one more number says: how large users differ from small ones."""
+        centres = sums.guesses(classes)
+        clips = np.stack([usual_distance(centre, classes.sizes) for centre in centres])
+        weights = np.stack([balanced_tilt(classes, each) for each in clips])
+        form = parts(
+            TiltedSums(self.means, self._edges, centres, clips, weights * clips), self.columns,
+            *in_columns(self.columns, 1.0), "distance of a user's mean from a centre, by whether the user is large",
+        )  # fmt: skip
+        noisy = self.release(Purpose.TILT, form, self._share("tilt", TILT))
+        tilts = [Tilt(each, float(value), noisy.variance) for each, value in zip(weights, noisy.values, strict=True)]
+        return sums.means(classes, tilts)
 
     def _best_cap(self, classes: SizeClasses, means: list[ClassMeans], price: float) -> float:
         """The cap with the least predicted mean squared error, over all likely numbers of users by size."""
@@ -231,7 +255,7 @@ class TargetMean:
         drawn = self._drawing(cap, means) if self.population else np.zeros(len(means))
         ends = np.empty((len(means), 2))
         for k, each in enumerate(estimates):
-            further = math.hypot(each.unsure, drawn[k] / each.ratio.bottom)
+            further = each.unsure.and_normal(drawn[k] / each.ratio.bottom)
             found = each.ratio.interval(self.level, further, each.slack)
             ends[k] = [each.origin + each.correction + end for end in found]
         ends = np.clip(ends, 0.0, 1.0)
@@ -261,6 +285,37 @@ class TargetMean:
         if budget.pure:
             return math.sqrt(2) * taxicab / (fraction * budget.epsilon)
         return euclidean / (math.sqrt(fraction) * budget.mu)
+
+
+@dataclass(frozen=True, eq=False)
+class _SumsByClass:
+    """Released sums of z and of 1 - z by size class.
+
+    Attributes:
+        sums: for each column those of z, and those of 1 - z.
+        variance: of the noise in each.
+    """
+
+    sums: Floats
+    variance: float
+
+    def classes(self, first: Floats, last: Floats) -> SizeClasses:
+        """How many users there are in classes from the first to the last size."""
+        columns = len(self.sums)
+        stddev = math.sqrt(2 * self.variance / columns)
+        shapes = likely_counts(self.sums.sum(axis=(0, 1)) / columns, stddev, "sizes")
+        return SizeClasses.of(shapes, np.sqrt(first * last), stddev)
+
+    def guesses(self, classes: SizeClasses) -> Floats:
+        """A first guess of the mean of each column."""
+        return np.array([first_guess(high, low, self.variance, classes.counts) for high, low in self.sums])
+
+    def means(self, classes: SizeClasses, tilts: list[Tilt] | None = None) -> list[ClassMeans]:
+        """Means by class of each column, with a tilt of each where there is one."""
+        return [
+            class_means(high, low, self.variance, classes, None if tilts is None else tilts[k])
+            for k, (high, low) in enumerate(self.sums)
+        ]
 
 
 @dataclass(frozen=True)

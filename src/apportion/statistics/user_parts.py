@@ -66,6 +66,27 @@ class ClassSums:
 
 
 @dataclass(frozen=True, eq=False)
+class TiltedSums:
+    """z - centre of every column, clipped and divided by the clip of the user's size class, times that class's tilt.
+
+    A tilt is between -1 and 1: below 0 for small users, above it for large ones.
+    """
+
+    means: UserMeans
+    edges: Floats
+    centres: Floats
+    clips: Floats
+    tilts: Floats
+
+    def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
+        """One row per user."""
+        sizes, means = self.means(users)
+        places = class_of(sizes, self.edges)
+        reached = np.clip((means - self.centres) / self.clips.T[places], -1.0, 1.0)
+        return (self.tilts.T[places] * reached,)
+
+
+@dataclass(frozen=True, eq=False)
 class DeviationClasses:
     """One for every column, in the octave of |min(s, h) (z - centre)|, below or above the centre.
 

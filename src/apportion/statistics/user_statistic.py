@@ -29,8 +29,8 @@ class UserStatistic(EngineEstimator, ABC):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: values, one per row, or a matrix where several columns are estimated. Means and covariances with
-                `engine=SparkEngine(spark)` also take a frame of that session: its columns, without that of the users.
+            X: values, one per row, or a matrix where several columns are estimated; with `engine=SparkEngine(spark)`
+                a frame of that session, or `FolderNumbers`: all columns but that of the users.
             y: ignored, for compatibility.
             users: the user of each row, integers or text; the name of a column of a Spark frame.
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.

@@ -11,7 +11,7 @@ from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.private_gradients import PlainGradients, PrivateGradients
 from apportion.training.processes import TorchProcesses
 from apportion.training.runs import ProgressBar, StepDone
-from apportion.training.table_rows import FrequentRows
+from apportion.training.table_rows import FrequentRows, TouchedRows
 from apportion.training.trainer import PrivateTrainer
 from apportion.training.units import ExampleRows, ExampleSession, UserRows
 from apportion.training.watching import Seen, Watch
@@ -36,6 +36,7 @@ __all__ = [
     "Seen",
     "StepDone",
     "TorchProcesses",
+    "TouchedRows",
     "TrainingCheckpoint",
     "UserRows",
     "Watch",

@@ -12,6 +12,7 @@ what rounding leaves of a unit that cancels is then far below the clip norm (doc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,14 +20,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_NUMBERS = 2**19  # of stored gradients that are held in float64 at a time
+
 
 def rounding_of(values: Tensor) -> float:
     """Return what is added to a length, over the size of its terms: far above their rounding, and that of their sum."""
     return 1e-6 if values.dtype == torch.float64 else 1e-4
 
 
+class OnDevice(ABC):
+    """A block with its numbers on one device."""
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Of the numbers."""
+
+    def zeros(self, size: int) -> Tensor:
+        """Return float64 zeros on the device of the numbers."""
+        return torch.zeros(size, dtype=torch.float64, device=self.device)
+
+
 @dataclass(frozen=True, repr=False)
-class Stored:
+class Stored(OnDevice):
     """One gradient for each unit.
 
     Attributes:
@@ -45,10 +61,18 @@ class Stored:
         sizes = result if self.sizes is None else _scaled_lengths(self.sizes, scales).square()
         return result + self.rounding**2 * sizes
 
-    def weighted_sum(self, factors: Any) -> Tensor:
-        """Return the sum over units, each times its factor."""
-        weights = factors.to(self.values.device).double()
-        return (weights @ self.values.double().flatten(1)).reshape(self.values.shape[1:])
+    @property
+    def device(self) -> torch.device:
+        """Of the gradients."""
+        return self.values.device
+
+    def add_to(self, total: Tensor, factors: Any) -> None:
+        """Add the sum over units, each times its factor."""
+        weights, values = factors.to(self.device).double(), self.values.flatten(1)
+        at_once = max(1, _NUMBERS // max(1, values.shape[1]))
+        for first in range(0, len(values), at_once):
+            some = slice(first, first + at_once)
+            _add(total, weights[some] @ values[some].double())
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -62,7 +86,7 @@ class Stored:
 
 
 @dataclass(frozen=True, repr=False)
-class Product:
+class Product(OnDevice):
     """The gradient of a weight matrix as its two factors, position by position.
 
     Attributes:
@@ -91,19 +115,23 @@ class Product:
             return Stored(self._formed).squared_norms(None) + (rounding_of(b) * sizes).square()
         rounding = rounding_of(b)
         (a, tops), (b, others) = (_at_most_one(wide, narrow) for wide in self._wide)
-        products = torch.bmm(a, a.mT), torch.bmm(b, b.mT)
-        squares = [each.diagonal(dim1=1, dim2=2).clamp_min(0) for each in products]
-        sizes = (squares[0] * squares[1]).sqrt().sum(1)
-        result = (products[0] * products[1]).sum((1, 2)).clamp_min(0)
-        return (result + (rounding * sizes).square()) * (tops * others).square()
+        products = torch.bmm(a, a.mT).mul_(torch.bmm(b, b.mT))
+        sizes = products.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt().sum(1)
+        result = products.sum((1, 2)).clamp_min(0) + (rounding * sizes).square()
+        return result if tops is None or others is None else result * (tops * others).square()
 
-    def weighted_sum(self, factors: Any) -> Tensor:
-        """Return the sum over units, each times its factor; from their gradients, if those were formed."""
+    @property
+    def device(self) -> torch.device:
+        """Of the factors."""
+        return self.outgoing.device
+
+    def add_to(self, total: Tensor, factors: Any) -> None:
+        """Add the sum over units, each times its factor; from their gradients, if those were formed."""
         if "_formed" in self.__dict__:
-            return Stored(self._formed).weighted_sum(factors).reshape(self.shape)
+            return Stored(self._formed).add_to(total, factors)
         a, b = self._wide
         scaled = b * factors.to(b.device).double()[:, None, None]
-        return (scaled.flatten(0, 1).T @ a.flatten(0, 1)).reshape(self.shape)
+        _add(total, torch.mm(scaled.flatten(0, 1).T, a.flatten(0, 1)))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -128,7 +156,7 @@ class Product:
 
 
 @dataclass(frozen=True, repr=False)
-class Lookup:
+class Lookup(OnDevice):
     """The gradient of an embedding: the rows that were looked up, and the gradients of the outputs.
 
     Attributes:
@@ -149,14 +177,19 @@ class Lookup:
             b = b / scales.double()[self.rows.clamp_min(0)]
         same = self.rows[:, :, None] == self.rows[:, None, :]
         result = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
-        return (result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()) * tops.square()
+        result = result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()
+        return result if tops is None else result * tops.square()
 
-    def weighted_sum(self, factors: Any) -> Tensor:
-        """Return the sum over units, each times its factor."""
-        scaled = self.outgoing.double() * factors.to(self.outgoing.device).double()[:, None, None]
+    @property
+    def device(self) -> torch.device:
+        """Of the gradients of the outputs."""
+        return self.outgoing.device
+
+    def add_to(self, total: Tensor, factors: Any) -> None:
+        """Add the sum over units, each times its factor, to the rows that were looked up; no other row is touched."""
+        scaled = self.outgoing.double() * factors.to(self.device).double()[:, None, None]
         known = self.rows >= 0
-        total = torch.zeros(self.shape, dtype=scaled.dtype, device=scaled.device)
-        return total.index_add_(0, self.rows[known], scaled[known])
+        total.index_add_(0, self.rows[known].to(total.device), scaled[known].to(total.device))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -170,9 +203,13 @@ class Lookup:
         return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
 
 
+def _add(total: Tensor, part: Tensor) -> None:
+    total += part.reshape(total.shape).to(total.device)
+
+
 def _scaled_lengths(values: Tensor, scales: Any | None) -> Tensor:
-    wide = values.double().flatten(1)
-    return lengths(wide if scales is None else wide / scales.double().flatten())
+    flat = values.flatten(1)
+    return lengths(flat if scales is None else flat.double() / scales.double().flatten())
 
 
 def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
@@ -182,19 +219,18 @@ def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
         values: the numbers.
         narrow: whether they have come from float32, whose squares fit in float64; None to tell by their dtype.
     """
-    wide = values.double()
-    plain = torch.linalg.vector_norm(wide, dim=-1)
+    plain = torch.linalg.vector_norm(values, dim=-1, dtype=torch.float64)
     fits = values.dtype != torch.float64 if narrow is None else narrow
     if fits or bool(((plain > 1e-140) & plain.isfinite()).all()):
         return plain
-    tops = _tops(wide, -1)
-    return torch.linalg.vector_norm(wide / tops, dim=-1) * tops[..., 0]
+    tops = _tops(values.double(), -1)
+    return torch.linalg.vector_norm(values.double() / tops, dim=-1) * tops[..., 0]
 
 
-def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor]:
-    """Return each unit's numbers divided by the largest of them, and the largest; float32's squares fit as they are."""
+def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor | None]:
+    """Return each unit's numbers over the largest of them, and that; None for float32's, whose squares fit anyway."""
     if narrow:
-        return wide, wide.new_ones(len(wide))
+        return wide, None
     tops = _tops(wide, (1, 2))
     return wide / tops, tops.flatten()
 

@@ -7,7 +7,9 @@ using the factors twice instead of going backward twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +18,11 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
-from apportion.training.blocks import Lookup, Product, Stored, rounding_of
+from apportion.training.blocks import Lookup, Product, Stored, lengths, rounding_of
+from apportion.training.by_row import ByRow, cheaper_by_row
+from apportion.training.groups import Groups
 
-LayerBlock = Stored | Product | Lookup
+LayerBlock = Stored | Product | Lookup | ByRow
 
 
 def supported(module: nn.Module) -> bool:
@@ -56,7 +60,7 @@ class LayerFactors:
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
-        layers = [m for m in self._module.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
+        layers = [m for m in self._module.modules() if _trained(m)]
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
         hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
         try:
@@ -68,14 +72,19 @@ class LayerFactors:
             for hook in hooks:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
+        groups = Groups(offsets)
         for layer, gradient in zip(used, result, strict=True):
-            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), offsets)
-        nothing = len(offsets) - 1
+            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), groups)
         return [
-            made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((nothing, *p.shape)))
+            made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((groups.units, *p.shape)))
             for p in self._module.parameters()
             if p.requires_grad
         ]
+
+
+def _trained(layer: nn.Module) -> bool:
+    """Whether a layer has a trained parameter of its own."""
+    return any(p is not None and p.requires_grad for p in layer._parameters.values())
 
 
 def _wide(values: Tensor) -> Tensor:
@@ -95,36 +104,52 @@ def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.
     return keep
 
 
-def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, offsets: Tensor) -> dict[int, LayerBlock]:
+def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
     """Return the blocks of a layer's parameters, by the parameter's identity."""
     made: dict[int, LayerBlock] = {}
     if isinstance(layer, nn.Embedding):
         if layer.weight.requires_grad:
-            rows = by_unit(a.reshape(len(a), -1, 1) + 1, offsets)[..., 0] - 1
-            outgoing = by_unit(b.reshape(len(b), -1, b.shape[-1]), offsets)
+            rows = groups.side_by_side(a.reshape(len(a), -1, 1) + 1)[..., 0] - 1
+            outgoing = groups.side_by_side(b.reshape(len(b), -1, b.shape[-1]))
             made[id(layer.weight)] = Lookup(outgoing, rows, tuple(layer.weight.shape))
         return made
     if isinstance(layer, nn.Conv2d):
-        a, b = _windows(a, layer), b.flatten(2).mT
-    else:
-        a, b = a.reshape(len(a), -1, a.shape[-1]), b.reshape(len(b), -1, b.shape[-1])
+        return _convolution(layer, a, b, groups)
+    a, b = a.reshape(len(a), -1, a.shape[-1]), b.reshape(len(b), -1, b.shape[-1])
     if isinstance(layer, nn.LayerNorm):
         slopes = b * functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
         if layer.weight is not None and layer.weight.requires_grad:
-            made[id(layer.weight)] = _summed(slopes, offsets)
+            made[id(layer.weight)] = _summed(slopes, groups)
     elif layer.weight.requires_grad:
         assert isinstance(layer.weight, Tensor)
-        made[id(layer.weight)] = Product(by_unit(b, offsets), by_unit(a, offsets), tuple(layer.weight.shape))
+        made[id(layer.weight)] = Product(groups.side_by_side(b), groups.side_by_side(a), tuple(layer.weight.shape))
     if layer.bias is not None and layer.bias.requires_grad:
-        made[id(layer.bias)] = _summed(b, offsets)
+        made[id(layer.bias)] = _summed(b, groups)
     return made
 
 
-def _summed(values: Tensor, offsets: Tensor) -> Stored:
-    """Return the sums over each unit's rows and positions."""
-    wide = values.double()
-    sums, sizes = (by_unit(each.sum(1, keepdim=True), offsets).sum(1) for each in (wide, wide.abs()))
-    return Stored(sums, sizes, rounding_of(values))
+def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
+    """Return the blocks of a convolution's parameters: row by row if a row has many positions."""
+    made: dict[int, LayerBlock] = {}
+    outgoing, shape, kernel = b.flatten(2), tuple(layer.weight.shape), math.prod(layer.kernel_size)
+    if layer.weight.requires_grad and cheaper_by_row(outgoing.shape[2], kernel * shape[1], shape[0]):
+        sizes = math.sqrt(kernel) * lengths(a.flatten(1)) * lengths(b.flatten(1))  # a number is in ≤ `kernel` windows
+        made[id(layer.weight)] = ByRow(outgoing, a, partial(_windows, layer=layer), sizes, groups, shape)
+    elif layer.weight.requires_grad:
+        factors = groups.side_by_side(outgoing.mT), groups.side_by_side(_windows(a, layer))
+        made[id(layer.weight)] = Product(*factors, shape)
+    if layer.bias is not None and layer.bias.requires_grad:
+        made[id(layer.bias)] = _summed(outgoing, groups, 2)
+    return made
+
+
+def _summed(values: Tensor, groups: Groups, positions: int = 1) -> Stored:
+    """Return the sums over each unit's rows and positions, which lie along one axis."""
+    if values.shape[positions] == 1 and groups.single:  # one term each
+        return Stored(values.squeeze(positions), None, rounding_of(values))
+    wide = torch.float64
+    sums, sizes = values.sum(positions, dtype=wide), values.abs().sum(positions, dtype=wide)
+    return Stored(groups.added(sums), groups.added(sizes), rounding_of(values))
 
 
 def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
@@ -135,16 +160,3 @@ def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
     reached = padded.unfold(2, gap * (high - 1) + 1, down).unfold(3, side_gap * (wide - 1) + 1, across)
     seen = reached[..., ::gap, ::side_gap].permute(0, 2, 3, 1, 4, 5)
     return seen.reshape(len(a), -1, a.shape[1] * high * wide)
-
-
-def by_unit(values: Tensor, offsets: Tensor) -> Tensor:
-    """Return rows [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
-    sizes = offsets.diff()
-    most = int(sizes.max()) if len(sizes) else 0
-    if most * len(sizes) == len(values):  # all units have as many rows: nothing to pad, and nothing to copy
-        return values.reshape(len(sizes), most * values.shape[1], values.shape[2])
-    units = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-    places = torch.arange(len(values)) - offsets[:-1][units]
-    out = values.new_zeros((len(sizes), most, *values.shape[1:]))
-    out[units.to(values.device), places.to(values.device)] = values
-    return out.reshape(len(sizes), most * values.shape[1], values.shape[2])

@@ -29,14 +29,14 @@ class PaddedPass:
     """A pass over some units, with its padding.
 
     Attributes:
-        rows: the row of the batch at each position.
+        rows: the row of the batch at each position; None for the rows as they are.
         offsets: offsets of units, including padding.
-        real: for each of these, whether it is a real unit.
+        real: for each of these, whether it is a real unit; None if all are.
     """
 
-    rows: Tensor
+    rows: Tensor | None
     offsets: Tensor
-    real: Tensor
+    real: Tensor | None
 
 
 def padded(offsets: Tensor, apart: int, full: int = _FULL) -> PaddedPass:
@@ -44,9 +44,9 @@ def padded(offsets: Tensor, apart: int, full: int = _FULL) -> PaddedPass:
 
     With `apart` 0 nothing is padded: for a unit that is alone in a pass.
     """
-    sizes = offsets.diff()
     if not apart or (apart == 1 and int(offsets[-1]) % full == 0):
-        return PaddedPass(torch.arange(int(offsets[-1])), offsets, torch.ones(len(sizes), dtype=torch.bool))
+        return PaddedPass(None, offsets, None)
+    sizes = offsets.diff()
     longest = max(int(sizes.max()), 1)
     behind = torch.where(sizes > 0, -sizes % apart, 0)
     missing = int(-(sizes + behind).sum() % full)

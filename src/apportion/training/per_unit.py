@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import Block
 from apportion.training.blocks import Stored, rounding_of
+from apportion.training.groups import Groups
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.probing import factors_suffice
@@ -78,26 +79,16 @@ class FunctionalGradients:
 
         by_row = torch.func.vmap(torch.func.grad(loss_of_row), in_dims=(None, 0, 0), randomness="error")
         result = by_row(held, inputs, targets)
-        return [_stored(result[name], offsets) for name in parameters]
+        groups = Groups(offsets)
+        return [_stored(result[name], groups) for name in parameters]
 
 
-def _stored(by_row: Tensor, offsets: Tensor) -> Stored:
+def _stored(by_row: Tensor, groups: Groups) -> Stored:
     """Return the sums over the rows of each unit, in float64 where there are several."""
-    if len(by_row) == len(offsets) - 1 and bool((offsets.diff() == 1).all()):
+    if groups.single:
         return Stored(by_row, None, rounding_of(by_row))
     wide = by_row.double()
-    return Stored(added_by_unit(wide, offsets), added_by_unit(wide.abs(), offsets), rounding_of(by_row))
-
-
-def added_by_unit(values: Tensor, offsets: Tensor) -> Tensor:
-    """Return sums over the rows of each unit."""
-    sizes = offsets.diff()
-    most = int(sizes.max()) if len(sizes) else 0
-    if most * len(sizes) == len(values):  # all units have as many rows
-        return values.reshape(len(sizes), most, *values.shape[1:]).sum(1) if most != 1 else values
-    units = torch.repeat_interleave(torch.arange(len(offsets) - 1), offsets.diff()).to(values.device)
-    out = torch.zeros((len(offsets) - 1, *values.shape[1:]), dtype=values.dtype, device=values.device)
-    return out.index_add_(0, units, values)
+    return Stored(groups.added(wide), groups.added(wide.abs()), rounding_of(by_row))
 
 
 def losses_of_units(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, offsets: Tensor) -> Tensor:
@@ -105,7 +96,8 @@ def losses_of_units(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tens
     with torch.no_grad(), unchanged(module):
         losses = loss(module(inputs), targets)
     by_row = losses.double().reshape(len(inputs), -1).sum(1)
-    return added_by_unit(by_row, offsets) / offsets.diff().clamp_min(1).to(by_row.device)
+    groups = Groups(offsets)
+    return groups.added(by_row) / groups.sizes.clamp_min(1).to(by_row.device)
 
 
 def means_of_units(blocks: Sequence[Block], offsets: Tensor) -> list[Any]:
@@ -124,8 +116,11 @@ class _Scaled:
         result: Tensor = self._block.squared_norms(scales)
         return result * self._numbers.to(result.device).square()
 
-    def weighted_sum(self, factors: Any) -> Any:
-        return self._block.weighted_sum(factors * self._numbers.to(factors.device))
+    def zeros(self, size: int) -> Any:
+        return self._block.zeros(size)
+
+    def add_to(self, total: Any, factors: Any) -> None:
+        self._block.add_to(total, factors * self._numbers.to(factors.device))
 
     def keeping(self, kept: Any) -> _Scaled:
         return _Scaled(self._block.keeping(kept), self._numbers)

@@ -7,7 +7,7 @@ noise multiplier. The optimizer gets the released gradients together with their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import BoundedSum, PlannedShare, Purpose, ReleaseName, SampledGaussian, Session, Share
+from apportion.privacy import BoundedSum, Purpose, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
@@ -27,10 +27,9 @@ from apportion.training.module_state import unchanged
 from apportion.training.padding import padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, losses_of_units, means_of_units, trainable
 from apportion.training.processes import OneProcess, Processes, start_alike, together
-from apportion.training.table_rows import FrequentRows
+from apportion.training.step_releases import Form, StepReleases, StepShare, plan_steps
+from apportion.training.table_rows import RowRule
 from apportion.training.units import Units
-
-_Share = Share | PlannedShare[SampledGaussian]
 
 
 class PrivateGradients:
@@ -52,7 +51,8 @@ class PrivateGradients:
             goes through alone, so nothing about it can depend on others, not even by rounding.
         units_share: share of the budget for the number of units, if it is not declared.
         losses: releases the mean loss too; None for gradients alone.
-        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
+        tables: trains only the rows of embedding tables that enough units look up, as `FrequentRows` or
+            `TouchedRows`; None for all rows.
         autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Lengths and sums are
             float64 in either case.
         processes: the processes that train together; None for this one alone. Only the first uses its session.
@@ -88,7 +88,7 @@ class PrivateGradients:
         rows_at_once: int = 256,
         units_share: float = 0.003,
         losses: ReleasedLoss | None = None,
-        tables: FrequentRows | None = None,
+        tables: RowRule | None = None,
         autocast: torch.dtype | None = None,
         processes: Processes | None = None,
         way: GradientWay | None = None,
@@ -163,7 +163,7 @@ class PrivateGradients:
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise divided by sensitivity, the same at every step."""
+        """Noise divided by sensitivity, the same at every step; of all that a step releases together."""
         return 1 / self._shares[0].mu
 
     @property
@@ -171,7 +171,7 @@ class PrivateGradients:
         """Return how the next release treats units: its clip norm and relative scales."""
         widened = self.clip_norm / math.sqrt(1 - self._clip.counted - (self._losses.share if self._losses else 0.0))
         scales = None if self._scaling is None else self._scaling.scales()
-        noise = self._noise(widened * self.noise_multiplier, scales)
+        noise = self._noise(widened / self._shares[0].gradient.mu, scales)
         return ComingStep(self.clip_norm, noise, self._mean_of_rows)
 
     def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
@@ -194,8 +194,8 @@ class PrivateGradients:
             formed.append(self._sum(self._taking_part(sample), scales))
             return formed[-1]
 
-        released = self._released(Purpose.GRADIENT.at(step=self._made), form, share)
-        noise = self._noise(formed[0].l2_sensitivity / share.mu, scales)
+        released = self._released(form, share)
+        noise = self._noise(formed[0].l2_sensitivity / share.gradient.mu, scales)
         self._forget_other_gradients(optimizer)
         self._place(released, noise)
         if isinstance(optimizer, KnownNoiseOptimizer):
@@ -245,19 +245,15 @@ class PrivateGradients:
             for parameter in parameters:
                 parameter.grad = None
 
-    def _plan(self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None) -> list[_Share]:
+    def _plan(
+        self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None
+    ) -> list[StepShare]:
         """Fix the cost of every step. Release the number of units first if it is neither declared nor known."""
-        session = self._session
+        session, rule = self._session, None if self._tables is None else self._tables.rule
         others = {} if n_units is not None else {"units": units_share}
-        others |= {} if self._tables is None else {"rows": self._tables.rule.share}
-        kept = 1 - sum(others.values())
-        shares: list[_Share]
-        if self._sampling == 1:
-            plan = session.plan(**others, steps=[kept / steps] * steps)
-            shares = list(plan.several("steps"))
-        else:
-            plan, sampled = session.plan_sampled(steps, self._sampling, **others)
-            shares = [sampled] * steps
+        others |= {} if rule is None or rule.every_step else {"rows": rule.share}
+        touched = rule.share if rule is not None and rule.every_step else None
+        plan, shares = plan_steps(session, steps, self._sampling, others, touched)
         if state is not None:
             known = float(state["expected"]) / self._sampling
         elif n_units is None and self._processes.number > 0:
@@ -270,43 +266,48 @@ class PrivateGradients:
         if n_units is not None:
             session.declare_users(n_units, self._units.name)
         self._expected = known * self._sampling if state is None else float(state["expected"])
-        if self._tables is not None:
-            self._tables.select(self._counted_rows(plan.one("rows")) if state is None else state["tables"])
+        if self._tables is not None and state is not None:
+            self._tables.select(state["tables"])
+        elif self._tables is not None:
+            self._tables.select(self._tables.selected if touched is not None else self._counted_rows(plan.one("rows")))
         return shares
 
     def _counted_rows(self, share: Share) -> Tensor:
         """Release how many units look up each row of the tables, and return the rows that enough of them do."""
         assert self._tables is not None
-        counts = RowCounts(self._tables.n_rows, self._units.neighbours)
-        for inputs, targets, bounds, real in self._passes(self._taking_part(None)):
-            with unchanged(self._module):
-                blocks = self._way.blocks(inputs, targets, bounds)
-            counts.add(*self._tables.looked_up(blocks, real))
-        if self._processes.size > 1:
-            counts.add_up_over(self._processes.add_up)
-        chosen = None
+        counts, chosen = self._row_counts(None), None
         if self._processes.number == 0:
-            stddev = 1.0 / share.mu
-            chosen = self._tables.enough(self._session.release(Purpose.TABLE_ROWS, counts.sealed(), share), stddev)
+            chosen = self._tables.enough(self._session.release(Purpose.TABLE_ROWS, counts, share), 1.0 / share.mu)
         rows: Tensor = self._processes.tell(chosen)
         return rows
+
+    def _row_counts(self, sample: Sample | None) -> BoundedSum:
+        """Return how many units of the sample look up each row of the tables, hidden."""
+        assert self._tables is not None
+        counts = RowCounts(self._tables.n_rows, self._units.neighbours)
+        for inputs, _, bounds, real in self._passes(self._taking_part(sample)):
+            counts.add(*self._tables.looked_up(inputs, bounds, real))
+        if self._processes.size > 1:
+            counts.add_up_over(self._processes.add_up)
+        return counts.sealed()
 
     def _noise(self, stddev: float, scales: list[Tensor] | None) -> AddedNoise:
         noise = noise_of(stddev, self._expected, self._parameters, scales)
         return noise if self._tables is None else self._tables.only_there(noise)
 
-    def _released(self, name: ReleaseName, form: Callable[[Sample | None], BoundedSum], share: _Share) -> NDArray[Any]:
-        """Form the sum in every process; charge and draw in the first, which tells the others."""
-        tell = self._processes.tell
+    def _released(self, form: Form, share: StepShare) -> NDArray[np.float64]:
+        """Release the sum of a step; with counts of table rows before it, if rows are chosen at every step."""
+        releases, tables = StepReleases(self._session, self._processes), self._tables
+        if share.rows is None:
+            return releases.gradient(self._made, form, share)
+        assert tables is not None
+        stddev = 1.0 / share.rows.mu
 
-        def release() -> Any:
-            if self._processes.number > 0:
-                return form(tell(None) if isinstance(share, PlannedShare) else None) and None
-            if isinstance(share, PlannedShare):
-                return self._session.release_sampled(name, lambda sample: form(tell(sample)), share)
-            return self._session.release(name, form(None), share)
+        def choose(seen: Any) -> Tensor:
+            tables.select(tables.enough(seen, stddev) if self._processes.number == 0 else seen)
+            return tables.selected
 
-        return np.asarray(tell(together(self._processes, release)), np.float64)
+        return releases.gradient_at_rows(self._made, self._row_counts, choose, form, share)
 
     def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
         """Return which units of this process are in the sample; without a sample, all of them."""
@@ -338,35 +339,37 @@ class PrivateGradients:
                 losses = losses_of_units(self._module, self._loss, inputs, targets, bounds)
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
 
-    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Yield inputs, targets, offsets and which units are real. Under autocast all passes have as many rows."""
+    def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
+        """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
         full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
         for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
             filled = padded(offsets, self._apart, **full)
-            if len(filled.rows) > len(inputs):  # otherwise nothing is padded
+            if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
-        first = 0
-        mean: list[Tensor] = []
-        released = released / self._expected
-        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
-        for shape in shapes:
-            mean.append(torch.from_numpy(released[first : first + math.prod(shape)]).reshape(shape))
-            first += math.prod(shape)
-        placed = mean if self._tables is None else self._tables.spread_out(mean)
+        parts = self._parts(released)
+        placed = parts if self._tables is None else self._tables.spread_out(parts)
         for parameter, part in zip(self._parameters, placed, strict=True):
-            parameter.grad = part.to(parameter.device, parameter.dtype)
+            parameter.grad = part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
+            mean = [part / self._expected for part in parts]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
-            within = float(released[first]) + 0.5
+            within = float(released[sum(part.numel() for part in parts)]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
         if self._losses is not None:
-            self.released_loss = float(released[-1]) + self._losses.largest / 2
+            self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
+
+    def _parts(self, released: NDArray[np.float64]) -> list[Tensor]:
+        """Return what was released of each parameter."""
+        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        sizes = [math.prod(shape) for shape in shapes]
+        parts = torch.from_numpy(released[: sum(sizes)]).split(sizes)
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class PlainGradients:

@@ -1,16 +1,17 @@
 """Embedding tables of long-tailed vocabularies: train only the rows that enough units look up.
 
-Noise on every row of a table of 10^5 rows drowns what a few units say about a few of them, and costs time. So the rows
-are counted once, with noise, before the first step. Rows whose count is too small stay as they are: their gradients are
-set to 0 before clipping, and they get no noise. This is the filter of Ghazi et al., "Sparsity-Preserving Differentially
-Private Training of Large Embedding Models" (2023), in its form with one release for all steps (DP-FEST).
+Noise on every row of a table of 10^5 rows drowns what a few units say about a few of them, and costs time. So the units
+that look up a row are counted, with noise: once before the first step, or at every step among the units that take part
+in it. Rows whose count is too small stay as they are: their gradients are set to 0 before clipping, and they get no
+noise. These are DP-FEST and DP-AdaFEST of Ghazi et al., "Sparsity-Preserving Differentially Private Training of Large
+Embedding Models" (2023), for units of several rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,22 +19,26 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import InputError
-from apportion.training.blocks import Lookup
+from apportion.training.blocks import Lookup, Stored
+from apportion.training.groups import Groups
 from apportion.training.known_noise import AddedNoise
 from apportion.training.layers import LayerFactors
+from apportion.training.module_state import unchanged
 
 
 @dataclass(frozen=True)
-class FrequentRows:
+class RowRule:
     """A rule for which rows of embedding tables are trained.
 
     Attributes:
-        share: share of the budget's μ² for the counts.
+        share: share of μ² for the counts.
         least: the least count of a trained row, in standard deviations of the noise.
     """
 
-    share: float = 0.05
-    least: float = 3.0
+    every_step: ClassVar[bool]
+
+    share: float
+    least: float
 
     def __post_init__(self) -> None:
         if not (0 < self.share < 1 and self.least >= 0):
@@ -51,6 +56,38 @@ class FrequentRows:
         return TableRows(self, module)
 
 
+@dataclass(frozen=True)
+class FrequentRows(RowRule):
+    """Train the rows that enough of all units look up, counted once before the first step (DP-FEST).
+
+    Attributes:
+        share: share of the budget's μ² for the counts.
+        least: the least count of a trained row, in standard deviations of the noise.
+    """
+
+    every_step = False
+
+    share: float = 0.05
+    least: float = 3.0
+
+
+@dataclass(frozen=True)
+class TouchedRows(RowRule):
+    """At every step, train the rows that enough of the units in it look up (DP-AdaFEST).
+
+    Privacy: a step releases the counts and then the gradient of the chosen rows. Both share the step's μ².
+
+    Attributes:
+        share: share of every step's μ² for the counts.
+        least: the least count of a trained row, in standard deviations of the noise.
+    """
+
+    every_step = True
+
+    share: float = 0.1
+    least: float = 3.0
+
+
 class TableRows:
     """The trained rows of a module's embedding tables.
 
@@ -59,8 +96,9 @@ class TableRows:
         module: the module.
     """
 
-    def __init__(self, rule: FrequentRows, module: nn.Module) -> None:
+    def __init__(self, rule: RowRule, module: nn.Module) -> None:
         self.rule = rule
+        self._module = module
         self._parameters = [p for p in module.parameters() if p.requires_grad]
         of_tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
         self._tables = [k for k, p in enumerate(self._parameters) if id(p) in of_tables]
@@ -73,14 +111,19 @@ class TableRows:
         self._places: dict[int, Tensor] = {}
         self._scales: dict[int, Tensor] = {}
 
-    def looked_up(self, blocks: Sequence[Any], real: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the unit and the row, of all tables in order, of every look-up."""
-        units, rows = [], []
+    def looked_up(
+        self, inputs: Tensor, offsets: Tensor, real: Tensor | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the unit and the row, of all tables in order, of every look-up; from a pass without gradients."""
+        groups, seen = Groups(offsets), _inputs_of_tables(self._module, inputs)
+        counted = torch.ones(groups.units, dtype=torch.bool) if real is None else real.cpu()
+        units, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for k in self._tables:
-            held = blocks[k].rows.cpu()[real.cpu()]
-            numbers = torch.arange(len(held))[:, None].expand(held.shape)
-            units.append(numbers.reshape(-1).numpy())
-            rows.append(held.where(held < 0, held + self._firsts[k]).reshape(-1).numpy())
+            for ids in seen.get(id(self._parameters[k]), []):
+                by_row = ids.reshape(len(ids), -1).cpu() + self._firsts[k]
+                held = by_row.where(counted[groups.whose][:, None], -1)
+                units.append(groups.whose[:, None].expand(held.shape).reshape(-1).numpy())
+                rows.append(held.reshape(-1).numpy())
         return np.concatenate(units), np.concatenate(rows)
 
     def enough(self, counts: NDArray[np.float64], stddev: float) -> Tensor:
@@ -109,17 +152,38 @@ class TableRows:
         for k, places in self._places.items():
             at = torch.full((len(self._parameters[k]) + 1,), -1, dtype=torch.int64, device=places.device)
             at[places] = torch.arange(len(places), device=places.device)
-            result[k] = Lookup(blocks[k].outgoing, at[blocks[k].rows], self.shapes[k])  # row -1 is the last, and none
+            if isinstance(blocks[k], Lookup):  # otherwise the pass did not use the table
+                result[k] = Lookup(blocks[k].outgoing, at[blocks[k].rows], self.shapes[k])  # row -1 is none, and last
+            else:
+                result[k] = Stored(blocks[k].each().new_zeros((len(blocks[k].each()), *self.shapes[k])))
         return result
 
     def spread_out(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of all parameters, with those of trained rows at their places; all others are 0."""
         result = list(parts)
         for k, places in self._places.items():
-            result[k] = torch.zeros(self._parameters[k].shape, dtype=self._parameters[k].dtype)
-            result[k][places.cpu()] = parts[k].to(result[k].dtype)
+            result[k] = torch.zeros(self._parameters[k].shape, dtype=torch.float64)
+            result[k][places.cpu()] = parts[k]
         return result
 
     def only_there(self, noise: AddedNoise) -> AddedNoise:
         """Return the noise, with none on rows that are not trained."""
         return replace(noise, scales={self._parameters[k]: scales for k, scales in self._scales.items()})
+
+
+def _inputs_of_tables(module: nn.Module, inputs: Tensor) -> dict[int, list[Tensor]]:
+    """Return what a pass looks up in each table, by the identity of its weight."""
+    seen: dict[int, list[Tensor]] = {}
+
+    def keep(table: nn.Module, given: Any, output: Tensor) -> None:
+        seen.setdefault(id(table.weight), []).append(given[0])
+
+    tables = [part for part in module.modules() if isinstance(part, nn.Embedding)]
+    hooks = [table.register_forward_hook(keep) for table in tables]
+    try:
+        with torch.no_grad(), unchanged(module):
+            module(inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen

@@ -25,7 +25,7 @@ from apportion.training.plans import epsilon_for, length_of
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.processes import OneProcess, Processes, together
 from apportion.training.runs import Run, StepDone
-from apportion.training.table_rows import FrequentRows
+from apportion.training.table_rows import RowRule
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -57,7 +57,8 @@ class PrivateTrainer:
         scheduler: a learning-rate scheduler of torch, called after every step. One that watches a loss
             (`ReduceLROnPlateau`) gets the mean loss that `losses` releases.
         losses: releases the mean loss with every gradient; None for gradients alone.
-        tables: trains only the rows of embedding tables that enough units look up; None for all rows.
+        tables: trains only the rows of embedding tables that enough units look up, as `FrequentRows` or
+            `TouchedRows`; None for all rows.
         autocast: torch.bfloat16 to compute passes under autocast; None for full precision. Parameters, lengths and
             sums stay in full precision.
         public: further sentences about public assumptions, for the statement.
@@ -114,7 +115,7 @@ class PrivateTrainer:
         rows_at_once: int = 256,
         scheduler: Any | None = None,
         losses: ReleasedLoss | None = None,
-        tables: FrequentRows | None = None,
+        tables: RowRule | None = None,
         autocast: torch.dtype | None = None,
         public: Sequence[str] = (),
         window: str = "not declared",
@@ -325,7 +326,7 @@ class PrivateTrainer:
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
-        """Return the ε of this many steps, at this budget's δ, without the release of the number of units."""
+        """Return the ε of this many steps, at this budget's δ, without what was released before them."""
         if steps == 0:
             return 0.0
         z, q = self.noise_multiplier_, self.sampling

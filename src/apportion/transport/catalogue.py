@@ -20,12 +20,14 @@ from apportion.privacy.contributions import Contribution, HeldOut, WithoutHeldOu
 from apportion.transport.click_questions import CLICK_QUESTIONS
 from apportion.transport.encoder_questions import ENCODER_QUESTIONS
 from apportion.transport.listed import Listed, PublicFacts
+from apportion.transport.party_questions import PARTY_QUESTIONS
 from apportion.transport.rating_questions import RATING_QUESTIONS
 from apportion.transport.schema import Maybe, Real, Table, Whole, Word
 from apportion.transport.value_questions import VALUE_QUESTIONS
 
 CATALOGUE: Final[Mapping[str, Listed]] = {
-    each.name: each for each in (*VALUE_QUESTIONS, *RATING_QUESTIONS, *CLICK_QUESTIONS, *ENCODER_QUESTIONS)
+    each.name: each
+    for each in (*VALUE_QUESTIONS, *RATING_QUESTIONS, *CLICK_QUESTIONS, *ENCODER_QUESTIONS, *PARTY_QUESTIONS)
 }
 """Every contribution that a client can be asked for."""
 

@@ -8,6 +8,7 @@ nothing is revealed.
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -24,6 +25,7 @@ from apportion.transport.listed import PublicFacts
 NoisePlace = Literal["clients", "server"]
 
 MOST_CLIENTS: Final = 512
+OPEN_SECONDS: Final = 3600  # that an opening is good for; clocks may differ by as much
 MOST_USERS: Final = 1 << 17  # of one client: with so many, no sum of 64 bits wraps around
 _ROUNDING: Final = 1 + 1e-9  # of a sum of squares
 
@@ -105,22 +107,25 @@ class Conditions:
         graph = Graph(trust.n_clients, degree.neighbours, bytes(32))
         return Terms(run, graph, degree.threshold, trust.least, trust.colluding, length, self.roster, question)
 
-    def opening(self, run: bytes, question: bytes) -> bytes:
-        """Return what a server signs to open a pass: its name, the question, and what this client knows of both.
+    def opening(self, run: bytes, question: bytes, until: int) -> bytes:
+        """Return what a server signs to open a pass: its name, the question, its end, and what this client knows.
 
         Args:
             run: the name of the pass.
             question: as it is sent.
+            until: the second, of Unix time, after which nobody begins it.
         """
         clients = hashlib.sha256(b"".join(self.roster)).digest()
-        return b"apportion pass 1|" + clients + run + self.facts.digest_with(question)
+        return b"apportion pass 2|" + clients + run + until.to_bytes(8, "big") + self.facts.digest_with(question)
 
-    def refuse_stranger(self, run: bytes, question: bytes, signature: bytes) -> None:
-        """Refuse a pass that somebody else than the server opens."""
+    def refuse_stranger(self, run: bytes, question: bytes, until: int, signature: bytes) -> None:
+        """Refuse a pass that somebody else than the server opens, or that should have begun earlier."""
         try:
-            Ed25519PublicKey.from_public_bytes(self.server).verify(signature, self.opening(run, question))
+            Ed25519PublicKey.from_public_bytes(self.server).verify(signature, self.opening(run, question, until))
         except InvalidSignature:
             raise RefusedError("Expected a pass that the server signed, got another's or a changed one.") from None
+        if not time.time() - OPEN_SECONDS <= until <= time.time() + 2 * OPEN_SECONDS:
+            raise RefusedError("Expected a pass that was opened within the hour; is this machine's clock right?")
 
     def position(self, identity: bytes) -> int:
         """Return the place of a public key in the roster; refuse one that is not there."""

@@ -19,14 +19,22 @@ from apportion.privacy.noise import NoiseSource, SeededNoise, SystemNoise
 from apportion.transport.conditions import Conditions, NoisePlace
 from apportion.transport.listed import PublicFacts
 
-Kind = Literal["ratings", "clicks", "encoder", "mean", "quantiles"]
+Kind = Literal["ratings", "clicks", "encoder", "mean", "quantiles", "parties"]
 
 _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "ratings": ("number-of-users", "user-means", "popularity", "clip-norms", "rating-round", "variance-votes"),
-    "clicks": ("number-of-users", "popularity", "click-totals", "click-tastes", "click-votes"),
+    "clicks": (
+        "number-of-users",
+        "popularity",
+        "leading-popularity",
+        "click-totals",
+        "click-tastes",
+        "click-votes",
+    ),
     "encoder": ("user-means", "popularity", "encoder-matrices", "encoder-vectors"),
     "mean": ("user-means",),
     "quantiles": ("value-shares",),
+    "parties": ("party-models",),
 }
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "int": int,
@@ -41,11 +49,11 @@ class Federation:
     """What is agreed on before a federated fit.
 
     Attributes:
-        items: file with the public list of items, one id in each line.
+        items: file with the public list of items, one id in each line; of `kind` parties, the names of the features.
         roster: file with the public keys of all clients, one in each line; `apportion federate key` prints one.
         server: the public key of the server, in hexadecimal digits; clients answer nobody else.
         kind: what is learned: a recommender from ratings or clicks, or from ratings and public item features by an
-            encoder, or the mean or quantiles of users' values.
+            encoder, or the mean or quantiles of users' values, or linear models of parties (clients).
         epsilon: ε that a client allows in all.
         delta: δ of it.
         colluding: how many clients may collude with the server.
@@ -56,6 +64,7 @@ class Federation:
         quantiles: which ones, of `kind` quantiles.
         features: file with public features of items, of `kind` encoder; the server alone needs it.
         resamples: releases of statistics in a round of the encoder: 1 for SSP-c, more for SSP-i.
+        label: the column that parties predict, of `kind` parties.
         dimension: length of item vectors; None for the default.
         rounds: number of rounds; None for the default.
         timeout: seconds that the server waits for answers.
@@ -77,6 +86,7 @@ class Federation:
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75)
     features: Path | None = None
     resamples: int = 1
+    label: str = "label"
     dimension: int | None = None
     rounds: int | None = None
     timeout: float = 120.0

@@ -80,7 +80,7 @@ class Desk:
         if stage == "hello":
             return letters.here(self.position, held["nonce"], Ed25519PrivateKey.from_private_bytes(self._identity))
         if stage == "terms":
-            under_way = self._begun(held["run"], held["question"], held["signature"])
+            under_way = self._begun(held["run"], held["question"], held["until"], held["signature"])
             message: Message = under_way.masking.advertise()
         elif under_way is None:
             raise RefusedError("Expected the question of a pass first.")
@@ -90,10 +90,10 @@ class Desk:
         self._pass = under_way
         return answer
 
-    def _begun(self, run: bytes, question: bytes, signature: bytes) -> _Pass:
+    def _begun(self, run: bytes, question: bytes, until: int, signature: bytes) -> _Pass:
         """Agree to a pass, pay for it, and only then begin. What costs too much is refused before it makes work."""
         conditions, account = self._conditions, self._account
-        conditions.refuse_stranger(run, question, signature)
+        conditions.refuse_stranger(run, question, until, signature)
         offer = offered(question, conditions)
         account.refuse_again(run.hex())
         conditions.refuse_beyond(account.spent, offer.cost, len(account.entries))
@@ -129,6 +129,13 @@ def _check_users(users: Users, conditions: Conditions) -> None:
         )
     if users.n_users > MOST_USERS:
         raise InputError(f"Expected at most {MOST_USERS} users at one client, got {users.n_users}.", argument="users")
-    if not np.isfinite(users.column("values")).all():
-        raise InputError("Expected values that are numbers, got some that are infinite or missing.", argument="users")
-    require_distinct_tasks(users)
+    of_a_party = users.has_column("features")
+    for name in ("features", "labels") if of_a_party else ("values",):
+        if not np.isfinite(users.column(name)).all():
+            raise InputError(
+                f"Expected {name} that are numbers, got some that are infinite or missing.", argument="users"
+            )
+    if of_a_party and (users.n_users > 1 or users.column("features").shape[1:] != (users.n_tasks,)):
+        raise InputError("Expected the rows of one party, with all features of the public list.", argument="users")
+    if not of_a_party:
+        require_distinct_tasks(users)

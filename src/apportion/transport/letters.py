@@ -42,7 +42,9 @@ _POSITION: Final = Whole(0, 1 << 20)
 
 _OF_SERVER: Final[Mapping[str, Table]] = {
     "hello": Table({"nonce": Raw(KEY_BYTES, KEY_BYTES)}),
-    "terms": Table({"run": _RUN, "question": Raw(1, _MOST_QUESTION), "signature": _SIGNATURE}),
+    "terms": Table(
+        {"run": _RUN, "question": Raw(1, _MOST_QUESTION), "until": Whole(0, 1 << 40), "signature": _SIGNATURE}
+    ),
     "directory": Table({"run": _RUN, "keys": ByPosition(_KEYS)}),
     "delivered": Table({"run": _RUN, "boxes": ByPosition(_BOX)}),
     "survivors": Table({"run": _RUN, "clients": Several(_POSITION, 1, 1 << 20)}),
@@ -88,9 +90,13 @@ def who_is_there(content: bytes, nonce: bytes, roster: Sequence[bytes]) -> int:
     return position
 
 
-def first_letter(run: bytes, question: bytes, signature: bytes) -> bytes:
-    """Return the letter that opens a pass: its name and the question, with the server's signature of both."""
-    return _written("terms", {"run": run, "question": question, "signature": signature}, _OF_SERVER, {})
+def first_letter(run: bytes, question: bytes, until: int, signature: bytes) -> bytes:
+    """Return the letter that opens a pass: its name, the question, and the second until which it may be begun.
+
+    The server's signature is of all three.
+    """
+    held = {"run": run, "question": question, "until": until, "signature": signature}
+    return _written("terms", held, _OF_SERVER, {})
 
 
 def letter(content: Directory | Delivered | Survivors | Confirmations, sizes: Sizes) -> bytes:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,8 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from apportion.data.users import UserParts
 from apportion.errors import ApportionError, InputError
 from apportion.federated import MaskingServer, Question, Terms, Total
+from apportion.federated.messages import DisturbedError
 from apportion.transport import letters
-from apportion.transport.conditions import Conditions
+from apportion.transport.conditions import OPEN_SECONDS, Conditions
 from apportion.transport.desk import Desk
 from apportion.transport.question import question_bytes
 
@@ -40,7 +44,7 @@ class ClientsByPost:
         identity: the server's Ed25519 secret key, with which it opens passes.
 
     Attributes:
-        left_out: for each position, why it was left out, the last time that it was.
+        left_out: for each position, why it was left out, or what was wrong with it, the last time that it was.
     """
 
     def __init__(self, post: Post, conditions: Conditions, identity: bytes) -> None:
@@ -50,22 +54,52 @@ class ClientsByPost:
         if self._identity.public_key().public_bytes_raw() != conditions.server:
             raise InputError("Expected the key of the server that clients know, got another.", argument="identity")
         self.left_out: dict[int, str] = {}
+        self._barred: set[int] = set()
 
     def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
-        """Run a pass of secure aggregation; refuse it if too few clients finish."""
+        """Run a pass of secure aggregation; refuse it if too few clients finish.
+
+        A client that stops a pass by what it dealt out is asked no more. If the server draws the noise, the pass is
+        run again without it; else that would cost clients twice.
+        """
         asked = question_bytes(question, self._conditions.facts)
         ours = self._conditions.terms(terms.run, terms.length, self._conditions.facts.digest_with(asked))
         self._check(ours, terms, question)
+        while True:
+            try:
+                return self._run(ours, asked)
+            except DisturbedError as found:
+                self._note(found.client, str(found))
+                self._barred.add(found.client)
+                if question.noise is not None or len(self._barred) > self._conditions.dropping:
+                    raise
+            ours = replace(ours, run=os.urandom(letters.RUN_BYTES))
+
+    def _run(self, ours: Terms, asked: bytes) -> Total:
+        """Run one pass with everybody who was not barred."""
         server = MaskingServer(ours)
-        signature = self._identity.sign(self._conditions.opening(ours.run, asked))
-        self._stage(server, dict.fromkeys(range(ours.n_clients), letters.first_letter(ours.run, asked, signature)))
+        opening = self._opening(ours.run, asked)
+        self._stage(server, {each: opening for each in range(ours.n_clients) if each not in self._barred})
         self._stage(server, self._written(ours, server.directories()))
         self._stage(server, self._written(ours, server.deliveries()))
         survivors = server.survivors()
         self._stage(server, self._written(ours, dict.fromkeys(survivors.clients, survivors)))
         confirmations = server.confirmations()
         self._stage(server, self._written(ours, dict.fromkeys(confirmations.signatures, confirmations)))
-        return server.total()
+        total = server.total()
+        for owner, holder in server.doubted:
+            self._note(holder, f"Its share of a secret of client {owner} was wrong: either of them sent a wrong one.")
+        return total
+
+    def _opening(self, run: bytes, asked: bytes) -> bytes:
+        """Return the letter that opens a pass, good for a while."""
+        until = int(time.time()) + OPEN_SECONDS
+        signature = self._identity.sign(self._conditions.opening(run, asked, until))
+        return letters.first_letter(run, asked, until, signature)
+
+    def _note(self, position: int, reason: str) -> None:
+        self.left_out[position] = reason
+        _LOG.warning("Client %d: %s", position, reason)
 
     def _stage(self, server: MaskingServer, by_position: Mapping[int, bytes]) -> None:
         """Send everybody's letter, and take the answers that are good."""
@@ -73,8 +107,7 @@ class ClientsByPost:
             try:
                 server.take(letters.message_of(content, position, server.terms))
             except ApportionError as problem:
-                self.left_out[position] = str(problem)
-                _LOG.warning("Client %d was left out: %s", position, problem)
+                self._note(position, f"It was left out: {problem}")
 
     @staticmethod
     def _written(terms: Terms, contents: Mapping[int, Any]) -> dict[int, bytes]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.allocation.weightings import SplitEqually
+from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.errors import InputError
 from apportion.estimators.counts import ScaledMeans, one_each
 from apportion.privacy.contributions import ClippedParts, Output, TaskCounts
@@ -34,6 +34,15 @@ def _means(given: Given, facts: PublicFacts) -> ClippedParts:
 
 def _popularity(given: Given, facts: PublicFacts) -> TaskCounts:
     return TaskCounts(SplitEqually())
+
+
+def _leading(given: Given, facts: PublicFacts) -> TaskCounts:
+    return TaskCounts(TaskFactors(given["factors"], "factors of items"))
+
+
+def _taken_leading(contribution: Any, facts: PublicFacts) -> Given | None:
+    weights = contribution.weights if type(contribution) is TaskCounts else None
+    return {"factors": weights.factors} if type(weights) is TaskFactors else None
 
 
 def _shares(given: Given, facts: PublicFacts) -> ClippedParts:
@@ -63,6 +72,14 @@ VALUE_QUESTIONS: Final = (
         lambda given, facts: 2,
         _means,
         _nothing(ScaledMeans),
+    ),
+    Listed(
+        "leading-popularity",
+        "which of the items that may be among the most popular a person has, each counting less if there are more",
+        Table({"factors": Array(("items",), 0.0)}),
+        lambda given, facts: facts.n_items,
+        _leading,
+        _taken_leading,
     ),
     Listed(
         "popularity",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
 from apportion.engines.spark.buckets import Bucket, bucket_of, buckets_in_memory
+from apportion.engines.spark.numbers import PackedNumbers
 from apportion.errors import InputError
 
 from strategies import random_interactions
@@ -56,3 +58,19 @@ def test_a_user_twice_in_a_bucket_is_refused():
     twice = Bucket(Users([0, 1, 2], {"values": np.ones(2)}, keys=routes), routes)
     with pytest.raises(InputError, match="the rows of a user in two places"):
         twice.check(int(bucket_of(routes, 3)[0]), 3)
+
+
+@pytest.mark.parametrize("marks", [[1, 0], [2, 0]], ids=["divided into equal halves", "sent twice"])
+def test_equal_halves_of_a_bucket_are_refused(marks):
+    kinds = {"bucket": pa.int32(), "low": pa.int64(), "high": pa.int64(), "n0": pa.float64()}
+    half = pa.record_batch(
+        [pa.array([3, 3], kinds["bucket"]), *(pa.array([7, 7], kind) for kind in [*kinds.values()][1:])], [*kinds]
+    )
+    mark = pa.record_batch(
+        [pa.array([3], kinds["bucket"]), *(pa.nulls(1, kind) for kind in [*kinds.values()][1:])], [*kinds]
+    )
+    pack = PackedNumbers((("values", 1),), frozenset({"values"}), by_task=False)
+    assert len(list(pack(iter([half, half, mark])))) == 1
+    parts = [[half, *number * [mark]] for number in marks]
+    with pytest.raises(InputError, match="Bucket 3 was divided or repeated"):
+        [list(pack(iter(part))) for part in parts]

@@ -148,6 +148,30 @@ def assert_same_releases(here, there):
     assert there.statement_.to_json() == here.statement_.to_json()
 
 
+@pytest.mark.parametrize("step", [0.25, None], ids=["on a scale", "on a line"])
+def test_quantiles_of_a_frame_are_those_of_memory_on_the_same_points(spark, engine, rows, table, step):
+    users, x, _ = rows
+    asked = {"value_range": (-1, 1), "step": step}
+    there = UserQuantile([0.2, 0.5], 4.0, engine=engine, noise=SeededNoise(1), **asked).fit(
+        spark.createDataFrame(table).select("one", "who"), users="who"
+    )
+    if step is None:
+        asked = {"candidates": -1 + 2 * (np.arange(1 << 16) + 0.5) / (1 << 16)}
+    here = UserQuantile([0.2, 0.5], 4.0, engine=LOCAL, noise=SeededNoise(1), **asked).fit(x[:, 0], users=users)
+    np.testing.assert_array_equal(there.quantiles_, here.quantiles_)
+    assert there.threshold_ == here.threshold_
+
+
+def test_public_features_come_to_the_driver_and_labels_do_not(spark, engine, rows, table):
+    users, x, labels = rows
+    make = partial(LabelPrivateRegression, 8.0, label_range=(0, 1))
+    here = make(engine=LOCAL, noise=SeededNoise(1)).fit(x, labels, users=users)
+    there = make(engine=engine, noise=SeededNoise(1)).fit(spark.createDataFrame(table), "label", users="who")
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-9)  # weights of labels are rounded in another order
+    np.testing.assert_allclose(there.coef_intervals_, here.coef_intervals_, rtol=1e-9)
+    assert [each.name for each in there.statement_.releases] == [each.name for each in here.statement_.releases]
+
+
 def test_what_a_frame_cannot_do_is_said_in_one_sentence(spark, engine, table):
     frame = spark.createDataFrame(table)
     with pytest.raises(InputError, match=r"give users .* as names of columns"):
@@ -162,9 +186,7 @@ def test_what_a_frame_cannot_do_is_said_in_one_sentence(spark, engine, table):
         InputError, match=r"Expected one column of values beside users and groups, got \['one', 'two'\]"
     ):
         UserGroupBy("mean", value_range=(0, 1), engine=engine).fit(frame, users="who", by="label")
-    with pytest.raises(InputError, match=r"are those of UserGroupBy\('quantile'\)"):
+    with pytest.raises(InputError, match="Expected one column of values, got 3"):
         UserQuantile(0.5, value_range=(0, 1), engine=engine).fit(frame, users="who")
-    with pytest.raises(InputError, match="need all features in memory"):
-        LabelPrivateRegression(label_range=(0, 1), engine=engine).fit(frame, "label", users="who")
     with pytest.raises(InputError, match="Expected columns of numbers beside 'who'"):
         UserMean(1.0, value_range=(0, 1), engine=engine).fit(frame.select("who"), users="who")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from apportion.data.synthetic import long_tailed_ratings
+from apportion.engines import LocalEngine
 from apportion.engines.spark.answers import Answer
 from apportion.engines.spark.buckets import Bucket
+from apportion.privacy import SeededNoise
 from apportion.privacy.contributions import Channel, PartialSums
+from apportion.recommend import PrivateRatingRecommender
+from engine_passes import RecordingEngine
 
 from strategies import random_interactions
 
@@ -25,3 +30,16 @@ def test_a_bucket_has_8_bytes_for_each_row_and_24_for_each_user():
     body = Bucket(data.as_users, data.as_users.keys).to_bytes()
     most = 8 * data.n_observations + 24 * data.n_users + 1024
     assert 8 * data.n_observations + 24 * data.n_users <= len(body) <= most
+
+
+def test_a_pass_sends_as_many_bytes_as_there_are_released_numbers_of_items():
+    items, width = 1000, 5
+    data, _ = long_tailed_ratings(100, items, 1500, rank=2, rng=np.random.default_rng(0))
+    engine = RecordingEngine(LocalEngine(np.float64, exact=True))
+    made = PrivateRatingRecommender(20.0, dimension=width - 1, rounds=2, engine=engine, noise=SeededNoise(1))
+    made.fit(data.with_public_tasks())
+    sent: dict[str, int] = {}
+    for each in engine.passes:
+        sent[str(each)] = max(len(each.written), sent.get(str(each), 0))
+    assert 8 * items * width <= sent["RatingParts"] <= 8 * items * (width + 4) + 4096
+    assert sent["Votes"] <= 72 * items * (width + 2) + 4096

@@ -18,7 +18,7 @@ from apportion.linalg.packed import unpack
 from apportion.privacy import BoundedSum, Budget, Gaussian, Ledger, Rows, SeededNoise, Session, accounting
 from apportion.privacy.mechanisms import mechanism_class
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.privacy.task_sums import TaskModels, model_gram
+from apportion.privacy.task_sums import TaskModels, outer_sum
 from apportion.published.model_protection import Wishart, wishart
 from apportion.published.model_protection.wishart import WishartPart
 
@@ -36,7 +36,7 @@ def planned(epsilon=2.0, steps=2, spare=12, seed=0, **fractions):
 
 
 def sum_of(models, norm):
-    return model_gram(TaskModels.clipped(models, norm), ADD_REMOVE_TASK)
+    return outer_sum(TaskModels.clipped(models, norm), ADD_REMOVE_TASK)
 
 
 def release(session, name, statistic, share):

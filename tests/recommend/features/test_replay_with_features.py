@@ -19,7 +19,7 @@ FEATURES = features_of(9)
 
 def with_prior(features, **arguments):
     """Clicks whose task vectors have a prior mean from features."""
-    return clicks(features, settings=ClickSettings(feature_prior=True), **arguments)
+    return clicks(features, settings=ClickSettings(feature_prior=True), n_users=1000, **arguments)
 
 
 FITS = {**RECOMMENDERS, "clicks with a prior": with_prior}

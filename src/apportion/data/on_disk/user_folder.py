@@ -65,8 +65,9 @@ class ShardReader:
     def users_of(self, shard: Shard) -> Users:
         """Return the users of a shard as engines take them."""
         tasks = shard.rows[ITEM].to_numpy()
-        values = np.ones(len(tasks), np.float32)
-        if self.value is not None:
+        if self.value is None:
+            values = np.ones(len(tasks), np.float32)
+        else:
             values = shard.rows[KEPT + self.value].to_numpy().astype(np.float32)
         indptr = np.concatenate([[0], np.cumsum(shard.users[SIZE].to_numpy())])
         columns = {"tasks": tasks, "values": values}

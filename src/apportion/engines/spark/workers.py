@@ -86,7 +86,7 @@ class RoutedRows:
 class PackedBuckets:
     """The rows of each bucket, in order of user and item, as one cell of bytes.
 
-    A row without a user says only that its bucket exists: buckets that nobody is in answer as well.
+    A row without a user marks a bucket: buckets that nobody is in answer as well, and a divided one is seen.
     """
 
     schema: ClassVar[str] = BUCKETS
@@ -112,7 +112,7 @@ class ListedItems:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield one row for each bucket."""
-        for number, _, body in _buckets(batches):
+        for number, _, body in buckets_in(batches):
             yield bucket_row(number, self._coded(Bucket.from_bytes(body.as_py())).to_bytes())
 
     def _coded(self, bucket: Bucket) -> Bucket:
@@ -142,7 +142,7 @@ class OwnItems:
         import pyarrow as pa
 
         kind = pa.string() if self.texts else pa.int64()
-        for _, _, body in _buckets(batches):
+        for _, _, body in buckets_in(batches):
             items = Bucket.from_bytes(body.as_py()).items
             assert items is not None
             yield pa.RecordBatch.from_arrays([pa.array(items.ids.tolist(), kind)], ["item"])
@@ -181,7 +181,7 @@ class SumsOfBuckets:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the blocks of the partition's answer."""
         answer, roll = None, Roll()
-        for number, digest, body in _buckets(batches):
+        for number, digest, body in buckets_in(batches):
             if number in roll and roll[number][1] == digest:
                 continue
             if number in roll:
@@ -257,7 +257,7 @@ def gathered(column: Any, batch: pa.RecordBatch) -> Any:
     return column.finish()
 
 
-def _buckets(batches: Batches) -> Iterator[tuple[int, str, Any]]:
+def buckets_in(batches: Batches) -> Iterator[tuple[int, str, Any]]:
     """Yield number, checksum and users of each bucket; None instead of users where they are not sent."""
     for batch in batches:
         bodies = batch.column("body") if "body" in batch.schema.names else [None] * batch.num_rows
@@ -266,7 +266,10 @@ def _buckets(batches: Batches) -> Iterator[tuple[int, str, Any]]:
 
 
 def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each bucket of a partition; a row without a user only says that its bucket exists."""
+    """Yield the rows of each bucket of a partition. Each must have its mark once: one row without a user.
+
+    A bucket that a server divided has one mark, so a part without it is refused, even if the parts are equal.
+    """
     import pyarrow as pa
 
     held = list(batches)
@@ -276,7 +279,12 @@ def rows_by_bucket(batches: Batches) -> Iterator[tuple[int, pa.Table]]:
     number = table.column("bucket").to_numpy()
     with_user = table.column("low").is_valid().to_numpy()
     for bucket in np.unique(number):
-        yield int(bucket), table.filter(pa.array((number == bucket) & with_user))
+        own = number == bucket
+        if np.count_nonzero(own & ~with_user) != 1:
+            raise InputError(
+                f"Bucket {bucket} was divided or repeated on its way to a worker; nothing was added up.", argument=None
+            )
+        yield int(bucket), table.filter(pa.array(own & with_user))
 
 
 def bucket_row(number: int, body: bytes) -> pa.RecordBatch:

@@ -1,6 +1,7 @@
 """Contributions: what one user adds to a sum, as values that any engine can evaluate (see `base`)."""
 
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
+from apportion.privacy.contributions.cell_weights import CellWeights
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
 from apportion.privacy.contributions.group_sums import Cells, GroupMoments, GroupSums, MomentsOf, NormClasses
 from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
@@ -24,6 +25,7 @@ from apportion.privacy.contributions.votes import HeldOut, Losses, Votes, Withou
 __all__ = [
     "BoxedColumns",
     "BoxedValues",
+    "CellWeights",
     "Cells",
     "Channel",
     "ClippedParts",

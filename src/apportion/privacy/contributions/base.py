@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import RatingRound, TaskWeights
+from apportion.linalg.ranks import Ranked
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
@@ -103,6 +104,17 @@ class Kernels(Protocol):
     """
 
     rows_at_once: int
+
+    @property
+    def rows_travel(self) -> bool:
+        """Whether rows are copied to a device, where they stay from pass to pass."""
+
+    @property
+    def on_processors(self) -> Kernels:
+        """Kernels whose numbers are the same on every machine, to the last bit."""
+
+    def ranks(self, asked: Ranked) -> NDArray[np.int64]:
+        """Return, for each pair, how many columns have a larger product with its row; see `linalg.ranks`."""
 
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order; several may be worked on at a time."""

@@ -9,6 +9,7 @@ of settings on its own held-out rows and adds the differences from the first set
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from apportion.privacy.contributions.clipped import Output, sealed_output, whole
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 _ROWS_AT_ONCE = 1 << 20  # beside which nothing needs memory
+_ROWS_LOOKED_THROUGH = 1 << 22  # for voters at a time
+_ROWS_OF_VOTERS, _VOTERS = 1 << 17, 1 << 11  # at a time
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,14 @@ class _Divided:
         return self._users.with_rows(self._held)
 
 
+def _with_rows(users: Any, rows: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+    """Yield some users at a time, each with its entries of an array with one entry per row."""
+    first = 0
+    for some in users.runs(_ROWS_OF_VOTERS, _VOTERS):
+        yield some, rows[first : first + some.n_rows]
+        first += some.n_rows
+
+
 def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
     """Return which hashes are in the lowest part of all numbers of 64 bits."""
     return np.asarray((hashes >> np.uint64(11)) < np.uint64(math.floor(fraction * 2.0**53)))
@@ -171,15 +182,25 @@ class Votes(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
-        for own in kernels.side_by_side(lambda run: self._of_run(run, kernels), users.runs(kernels.rows_at_once)):
+        parts = (lambda pair: self._of_voters(pair[0], pair[1], kernels)), self._voters(users)
+        for own in map(*parts) if kernels.rows_travel else kernels.side_by_side(*parts):  # threads would share a device
             total += own
         return (total,)
 
-    def _of_run(self, run: UserRun, kernels: Kernels) -> NDArray[np.int64]:
-        voting = self.rows.shown(run).present
-        if not voting.any():
-            return self.output.zeros(run.n_tasks)
-        kept, shown = self.rows.kept(run).with_users(voting), self.rows.shown(run).with_users(voting)
+    def _voters(self, users: UserRun) -> Iterator[tuple[Any, Any]]:
+        """Yield some users at a time who hold out rows: with the rows that they kept, and with those held out.
+
+        Nothing is remembered: these users are looked at once.
+        """
+        for run in users.runs(_ROWS_LOOKED_THROUGH):
+            held = self.rows.of(run)
+            voting = np.zeros(run.n_users, bool)
+            voting[np.searchsorted(run.indptr, np.flatnonzero(held), side="right") - 1] = True
+            voters, held = run.with_users(voting), held[np.repeat(voting, run.sizes)]
+            for some, of_some in _with_rows(voters, held):
+                yield some.with_rows(~of_some), some.with_rows(of_some)
+
+    def _of_voters(self, kept: Any, shown: Any, kernels: Kernels) -> NDArray[np.int64]:
         losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             differences = losses[:, 1:] - losses[:, :1]

@@ -20,6 +20,8 @@ from apportion.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
+_PIECE = 2**15
+
 
 @dataclass(frozen=True)
 class Gaussian(Mechanism[Share]):
@@ -70,9 +72,17 @@ def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[
 def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource) -> NDArray[Any]:
     """Return value + N(0, (stddev · scales)²), in the precision of value."""
     out = noise.normal(value.shape, value.dtype)
-    out *= stddev if scales is None else (stddev * scales).astype(value.dtype)
-    out += value
-    return on_grid(out, stddev if scales is None else stddev * float(scales.min()))
+    if scales is not None:
+        out *= (stddev * scales).astype(value.dtype)
+        out += value
+        return on_grid(out, stddev * float(scales.min()))
+    flat, values = np.ascontiguousarray(out).reshape(-1), value.reshape(-1)
+    for first in range(0, flat.size, _PIECE):  # which stays in the cache while several operations go over it
+        piece = flat[first : first + _PIECE]
+        piece *= stddev
+        piece += values[first : first + _PIECE]
+        on_grid(piece, stddev)
+    return flat.reshape(value.shape)
 
 
 def add_exact_gaussian(

@@ -18,12 +18,17 @@ from numpy.typing import NDArray
 
 UPWARDS = 1 + 2.0**-48  # quotients and products of a few float64 numbers are below the true ones by less
 _FINER = 20  # powers of two between the scale of the noise and the grid of the release
+_FLOAT32 = 120  # powers of two up to this have an inverse in float32
 
 
 def on_grid(values: NDArray[Any], scale: float) -> NDArray[Any]:
     """Round in place to multiples of a power of two, about 2⁻²⁰ of the noise's scale."""
-    step = 2.0 ** (math.floor(math.log2(scale)) - _FINER)
-    values /= step  # exact, like the next product
+    power = math.floor(math.log2(scale)) - _FINER
+    step = 2.0**power
+    if abs(power) <= _FLOAT32:
+        values *= 2.0**-power  # exact, like the next product, and faster than the quotient
+    else:
+        values /= step
     np.rint(values, out=values)
     values *= step
     return values

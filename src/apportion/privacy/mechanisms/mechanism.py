@@ -11,11 +11,13 @@ its session are fixed before the first (`session.plan_with`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from apportion.errors import BudgetError
 from apportion.privacy.accounting import Part
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import FloatArray, Hidden
@@ -156,14 +158,36 @@ class PlannedShare(Generic[PlannedType]):
         fraction: an equal part of what the plan's Gaussian releases leave; for display, since costs do not add up.
         noise_multiplier: noise of a release divided by its sensitivity.
         steps: number of such releases in the plan.
+        of: the share that this one is a part of; None for a whole one.
     """
 
     mechanism: PlannedType
     fraction: float
     noise_multiplier: float
     steps: int
+    of: PlannedShare[PlannedType] | None = None
 
     @property
     def mu(self) -> float:
         """Sensitivity over noise of one release."""
         return 1 / self.noise_multiplier
+
+    @property
+    def part(self) -> float:
+        """The part of a whole share's μ²; 1 for a whole one."""
+        return 1.0 if self.of is None else (self.of.noise_multiplier / self.noise_multiplier) ** 2
+
+    def in_parts(self, first: float) -> tuple[PlannedShare[PlannedType], PlannedShare[PlannedType]]:
+        """Return the shares of two releases on one sample, which divide the μ² of a release with this one."""
+        if not 0 < first < 1:
+            raise BudgetError(f"Expected a first part in (0, 1), got {first}.")
+        return self._part(first), self._part(1 - first)
+
+    def with_mu(self, mu: float | None) -> PlannedShare[PlannedType]:
+        """Return this share, or the part of it that a release with this μ had."""
+        part = 1.0 if mu is None else (mu * self.noise_multiplier) ** 2
+        return self if part > 1 - 1e-9 else self._part(part)
+
+    def _part(self, part: float) -> PlannedShare[PlannedType]:
+        noise = self.noise_multiplier / math.sqrt(part)
+        return replace(self, fraction=self.fraction * part, noise_multiplier=noise, of=self)

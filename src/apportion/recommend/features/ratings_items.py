@@ -70,11 +70,6 @@ class ItemSide:
         self._directions = None if self._rows is None else leading_directions(self._rows, count)
         self._reach = float(np.sqrt(settings.taste_variance / settings.latent_variance))
 
-    @property
-    def has_directions(self) -> bool:
-        """Whether there are features that users may have a taste for."""
-        return self._directions is not None
-
     def trusting(self, taste_variance: float) -> ItemSide:
         """Return the same with this prior variance of users' tastes for features."""
         other = copy(self)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from apportion.postprocessing.deconvolution import Deconvolved
 from apportion.postprocessing.mixed_widths import mixed_widths
+from apportion.postprocessing.mixtures import Mixture
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.postprocessing.truncated_intervals import truncated_ends
 
@@ -109,7 +110,7 @@ class FoundRatios(Found):
     def ends(self, level: float) -> Floats:
         """Fieller's intervals."""
         low, high = self.scale
-        found = np.array([each.interval(level, self.unsure, 0.0) for each in self.ratios]).reshape(-1, 2)
+        found = np.array([each.interval(level, Mixture.normal(self.unsure)) for each in self.ratios]).reshape(-1, 2)
         return np.asarray(low + (high - low) * np.clip(self.centre + found, 0.0, 1.0))
 
 

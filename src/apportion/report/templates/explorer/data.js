@@ -20,6 +20,7 @@ async function readData(text) {
   }
   data.n = data.codes.length;
   data.features = wholeNumbers(data.planes, data.steps.length * data.n);
+  if (data.choice) data.choiceFeatures = wholeNumbers(data.choicePlanes, data.choice.steps.length * data.n);
   if (data.vectorPlanes) data.vectors = wholeNumbers(data.vectorPlanes, data.vectorSteps.length * data.n);
   data.positions = new Map(Array.from(data.codes, (code, position) => [code, position]));
   data.lowered = data.titles.map((title) => title.toLowerCase());

@@ -4,6 +4,7 @@ class FoldIn {
   constructor(data) {
     this.data = data;
     this.width = data.steps.length;
+    this.choosing = data.choice ? new ChoiceRanking(data) : null;
   }
 
   row(position) {
@@ -12,6 +13,7 @@ class FoldIn {
   }
 
   label(value) {
+    if (this.data.label) return this.data.label(value);
     if (this.data.kind !== "ratings") return 1;
     const [low, high] = this.data.range;
     return Math.min(Math.max(value, low), high) - this.data.offset;
@@ -49,6 +51,7 @@ class FoldIn {
   recommend(history, k) {
     const solution = this.solve(history);
     const scores = this.scores(solution);
+    if (this.choosing) return { solution, scores, best: this.choosing.best(history, scores, k) };
     for (const { position } of solution.seen) scores[position] = -Infinity;
     return { solution, scores, best: largest(scores, k, this.data.codes) };
   }

@@ -1,0 +1,64 @@
+"""Ranks of columns: those of a plain loop, for any part of the rows, and the same through torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apportion.engines import Processors
+from apportion.linalg.ranks import Ranked
+
+
+def drawn(seed, *, n_rows=40, n_columns=30, dim=5):
+    """Rows and columns in few steps, so that there are ties, and pairs in the order of their rows."""
+    rng = np.random.default_rng(seed)
+    left, right = (rng.integers(-3, 4, (n, dim)).astype(np.float32) / 3 for n in (n_rows, n_columns))
+    out = rng.random((n_rows, n_columns)) < 0.2
+    rows = np.sort(rng.integers(0, n_rows, 60)).astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(out.sum(axis=1))])
+    return Ranked(left, right, indptr, np.nonzero(out)[1], rows, rng.integers(0, n_columns, 60)), out
+
+
+def by_loops(asked, out):
+    found = []
+    for row, column in zip(asked.rows, asked.columns, strict=True):
+        scores = np.zeros(len(asked.right), np.float32)
+        for own, others in zip(asked.left[row], asked.right.T, strict=True):
+            scores += own * others
+        scores[out[row]] = -np.inf
+        found.append(int((scores > scores[column]).sum()))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_are_those_of_a_loop_over_pairs(seed):
+    asked, out = drawn(seed)
+    assert asked.ranks().tolist() == by_loops(asked, out)
+
+
+def test_any_part_of_the_rows_has_the_same_ranks(monkeypatch):
+    asked, _ = drawn(5)
+    parts = [asked.part(0, 7), asked.part(7, 7), asked.part(7, 40)]
+    assert np.array_equal(np.concatenate([part.ranks() for part in parts]), asked.ranks())
+    monkeypatch.setattr("apportion.engines.processors._RANKED_AT_ONCE", 9)
+    assert np.array_equal(Processors().ranks(asked), asked.ranks())
+
+
+def test_nobody_asks_for_nothing():
+    asked, _ = drawn(1)
+    assert len(Processors().ranks(asked.part(0, 0))) == 0
+
+
+@pytest.mark.parametrize("dim", [1, 7, 65])
+def test_ranks_through_torch_are_the_same(dim, monkeypatch):
+    on_torch = pytest.importorskip("apportion.linalg.on_torch", reason="torch is not installed", exc_type=ImportError)
+    asked, _ = drawn(2, dim=dim)
+    rng = np.random.default_rng(0)
+    fine = Ranked(
+        rng.standard_normal((40, dim)).astype(np.float32), rng.standard_normal((30, dim)).astype(np.float32),
+        asked.indptr, asked.excluded, asked.rows, asked.columns,
+    )  # fmt: skip
+    monkeypatch.setattr(on_torch, "_SCORES_AT_A_TIME", 200)
+    monkeypatch.setattr(on_torch, "_PAIRS_AT_A_TIME", 3)
+    for each in (asked, fine):
+        assert np.array_equal(on_torch.ranks(each, "cpu"), each.ranks())
