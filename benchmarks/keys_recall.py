@@ -63,7 +63,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         },
         target={"least_ratio": 1.0, "own_keys_listed": "at most 0.05, within 5 deviations"},
         holds=least >= 1.0 and worst <= MOST_LISTED,
-        headline=f"private lists of keys: at least {least:.2f} times the keys and rows of every peer at its best "
+        headline=f"private lists of keys: at least {least:.3f} times the keys and rows of every peer at its best "
         f"({', '.join(sorted(ratios))}), on {len(sets)} data sets at ε from 0.5 to 10",
         settings={"delta": DELTA, "limits": LIMITS, "caps": CAPS, "noise_seeds": SEEDS, "most_keys": MOST_ITEMS},
     )

@@ -85,8 +85,8 @@ RECOMMENDERS = {
         lambda r: f"at most {r['target']['cost']}",
     ),
     "keys-recall": Row(
-        "private lists of keys: keys and rows kept, over the usual rule at its best limit",
-        lambda r: f"at least {r['value']['least_ratio']:.2f} times",
+        "private lists of keys: keys and rows kept, over the best peer of each cell",
+        lambda r: f"at least {r['value']['least_ratio']:.3f} times",
         lambda r: f"{r['target']['least_ratio']:.0f}",
     ),
 }
