@@ -19,6 +19,7 @@ from apportion.privacy.contributions import (
     KeyShares,
     NormClasses,
     Output,
+    SecondKeyCounts,
     TaskCounts,
     TaskGrams,
     TaskMoments,
@@ -85,6 +86,7 @@ def users_of(data, rows=None):
     features = np.stack([np.sin(7 * users + tasks), np.cos(tasks - 3 * users), 1 + 0 * users], axis=1)
     priority = (data.users * 7919 + data.tasks * 104729) % 65537
     columns = {"features": features, "labels": data.values.astype(float) - 3, "priority": priority.astype(np.uint64)}
+    columns["standing"] = np.array([1.0, 0.5, 0.0])[data.tasks % 3]
     return data.as_users.with_columns(**columns).with_user_columns(rows=rows)
 
 
@@ -149,6 +151,7 @@ CONTRIBUTIONS = {
     "parts": lambda: ClippedParts(rows_and_totals, (BY_TASK, OF_USER), SplitEqually()),
     "parts of users": lambda: ClippedParts(totals_alone, (OF_USER,)),
     "keys": lambda: KeyCounts(300),
+    "keys in a second round": lambda: SecondKeyCounts(3),
     "shares of keys": lambda: KeyShares(300),
     "sums by group": lambda: GroupSums(STATISTICS),
     "sums by group in L1 norm": lambda: GroupSums(STATISTICS, taxicab=True),
