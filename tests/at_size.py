@@ -15,6 +15,7 @@ import numpy as np
 from apportion.auditing.boundaries import Sizes
 from apportion.auditing.hidden_values import raw_steps, raw_value
 from apportion.data import Interactions
+from apportion.data.users import Users
 from engine_passes import forgetful, without
 
 _TOLERANCE = 1e-9
@@ -90,8 +91,9 @@ class Moved:
 
 def moved_by(one, user, engine):
     """How each sum of a pass moves when a user leaves, or changes what the relation lets change."""
-    users, alone = forgetful(one.users), only(one.users, user)
-    replaced = {each.neighbours.key for each in one.sums} - {"add-remove"}
+    users = forgetful(at_once(one.users))
+    alone = only(users, user)
+    replaced = {each.neighbours.key for each in one.sums} - {"add-remove", "add-remove-task"}
     if not replaced:
         rest, own = engine.add_up(without(users, user), one.contributions), engine.add_up(alone, one.contributions)
         return [_moved(*sums, users.sizes[user]) for sums in zip(one.sums, rest, own, strict=True)]
@@ -106,6 +108,18 @@ def moved_by(one, user, engine):
             strict=True,
         )
     ]
+
+
+def at_once(users):
+    """Users in memory; those of a pass that leaves rows out as it goes, without these rows."""
+    return users if isinstance(users, Users) else _joined(users)
+
+
+def _joined(users):
+    whole = users._users.with_rows(users._kept)
+    for change in users._changes:
+        whole = change(whole)
+    return whole
 
 
 def only(users, user):

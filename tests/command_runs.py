@@ -65,6 +65,7 @@ WITHOUT_USERS = {
          "--epsilon", epsilon)
         for epsilon in ("0.1", "12")  # nothing is listed, or something
     ],
+    "keys, in two rounds": [("keys", "data.csv", "--by", "item", "--json", *ROWS[:-2])],
     "federation": [
         ("federate", "simulate", "federation.toml", *(f"client{k}.csv" for k in range(5)), "--out", "m"),
         *AFTER[:2],

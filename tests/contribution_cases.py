@@ -29,6 +29,9 @@ from apportion.privacy.contributions import (
     Weighting,
     WithoutHeldOut,
 )
+from apportion.privacy.neighbours import ADD_REMOVE_TASK
+from apportion.privacy.party_sums import PartForm, PartyParts
+from apportion.privacy.task_sums import TaskModels
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
 
 WIDTH = 3
@@ -96,6 +99,19 @@ def rows_and_totals(users, weights):
     totals = np.bincount(users.owner, values, minlength=users.n_users)
     by_task = np.stack([values, tasks + 1.0, np.ones(len(tasks))], axis=1)
     return by_task, np.stack([totals, np.ones_like(totals)], axis=1)
+
+
+@dataclass(frozen=True)
+class ModelsOfParties:
+    """A model for each party: its own row, clipped."""
+
+    def __call__(self, users):
+        return TaskModels.clipped(users.of_user("rows"), NORM)
+
+
+def parts_of_parties():
+    """What parties contribute when they learn together, a model each."""
+    return PartyParts(ModelsOfParties(), PartForm(WIDTH, NORM, ADD_REMOVE_TASK))
 
 
 def totals_alone(users, weights):

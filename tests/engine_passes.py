@@ -24,7 +24,7 @@ from apportion.privacy.contributions import Contribution
 from apportion.regression import LabelPrivateRegression, UserERM
 from apportion.statistics import UserCovariance, UserGroupBy, UserMean, UserQuantile
 from apportion.statistics.paper_mean import PaperMean
-from contribution_cases import CONTRIBUTIONS, users_of
+from contribution_cases import CONTRIBUTIONS, parts_of_parties, users_of
 from sail_server import sail_server, sail_session
 
 from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, with_features
@@ -199,6 +199,10 @@ def _add_up_small_forms(engine, world):
     engine.add_up(users_of(world.interactions()), [make() for make in CONTRIBUTIONS.values()])
 
 
+def _add_up_parties(engine, world):
+    engine.add_up(users_of(world.interactions()), [parts_of_parties()])
+
+
 BOX, PRIVATE = {"value_range": (-2.0, 2.0)}, {"sizes": "private"}
 ROWS = {
     "mean": partial(UserMean, 2.0, 1e-5, **BOX),
@@ -238,6 +242,7 @@ def _encoders():
 
 FITS: dict[str, Callable] = {
     "every kind of contribution": _add_up_small_forms,
+    "parts of parties": _add_up_parties,
     **{name: partial(_fit_estimator, make) for name, make in PRIVATE_ESTIMATORS.items()},
     **{name: partial(_fit_regression, make) for name, make in PRIVATE_REGRESSIONS.items()},
     **{name: partial(_fit_rows, make) for name, make in ROWS.items()},

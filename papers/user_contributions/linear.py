@@ -164,7 +164,9 @@ def optimal_estimate(problem: Problem, epsilon: float, *, for_predictions: bool 
     """The best C, for coefficients or for predictions."""
     features, back = problem.grouping.arranged(problem.features), np.eye(problem.features.shape[1])
     if for_predictions:  # features whose XᵀX is n times the identity
-        back = np.asarray(np.linalg.inv(np.linalg.qr(features).R / math.sqrt(len(features))), np.float64)
+        triangle = np.linalg.qr(features).R / math.sqrt(len(features))
+        triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]  # whatever the order of the users
+        back = np.asarray(np.linalg.inv(triangle), np.float64)
         features = features @ back
     weights = optimal_label_weights(
         features,

@@ -42,10 +42,10 @@ def test_another_figure_makes_page_readme_and_picture_out_of_date(copied):
 
 
 def test_a_result_that_no_longer_holds_comes_first_in_its_group(copied):
-    change(copied / "wishart-profile.json", lambda stored: stored.update(holds=False))
+    change(copied / "audit-published.json", lambda stored: stored.update(holds=False))
     group = table.page(CLAIMS).split("## Guarantees")[1].split("## ")[0]
     first = group.strip().splitlines()[2]
-    assert first.startswith("| [`wishart-profile`]")
+    assert first.startswith("| [`audit-published`]")
     assert "**no**" in first
     assert not table.is_current(CLAIMS)
 

@@ -17,12 +17,12 @@ from apportion.privacy.mechanisms import FirstLook, SecondLook
 from apportion.privacy.seen_keys import NoisyCounts, Seen
 from planted.cases import Case, Verdict, exactly
 
-DELTA, SCALE, HELD = 1e-6, 0.5, 12
+DELTA, SCALE, HELD = 1e-6, 0.5, 4  # keys that get the most weight at the reach
 REACH = 2.0
 
 
 def chance(reach):
-    """The true δ of the second round at a user who stands alone with 12 keys, its threshold being for this reach."""
+    """The true δ of the second round at a user who stands alone with 4 keys, its threshold being for this reach."""
     nothing = NoisyCounts(np.array([], object), np.zeros(0))
     first = Seen((), np.zeros(0), np.zeros(0, bool), 9.0, 2 * SCALE, OwnWeights(300, 3), nothing)
     look = SecondLook(DELTA, first, 0.2)

@@ -221,8 +221,8 @@ def votes_on_others_rows(right):
 
 def in_the_model(attribute, value):
     def make_wrong(right):
-        def wrong(self, *learned):
-            model = right(self, *learned)
+        def wrong(self, *learned, **how):
+            model = right(self, *learned, **how)
             setattr(model, attribute, value(self._data))
             return model
 

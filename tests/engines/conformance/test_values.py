@@ -79,14 +79,15 @@ def test_no_contribution_holds_rows_of_users(name):
     assert_nothing_private(reference_passes(name))
 
 
-@pytest.mark.parametrize("name", ["ratings, gradient, adaptive", "ridge, adaptive", "clicks"])
+@pytest.mark.parametrize("name", ["ratings, gradient, adaptive", "ridge, adaptive", "clicks of default size"])
 def test_contributions_made_for_a_device_hold_no_rows_either(name):
     """Kernels of a device remember where rows are; they do not tell."""
     pytest.importorskip("torch", reason="torch is not installed")
     passes = passes_of(name, TorchEngine("cpu", exact=True))
     assert_nothing_private(passes)
     engine = TorchEngine("cpu", exact=True)
-    engine.add_up(passes[-1].users, passes[-1].contributions)
+    for one in passes:
+        engine.add_up(one.users, one.contributions)
     assert engine.kernels._placed
     assert pickle.loads(pickle.dumps(engine.kernels))._placed == []
 

@@ -157,7 +157,7 @@ def test_sums_over_nobody_are_zeros_and_no_error():
         n_tasks=9,
         keys=np.zeros((0, 2), np.uint64),
     )
-    nobody = nobody.with_columns(features=np.zeros((0, WIDTH)), labels=np.zeros(0))
+    nobody = nobody.with_columns(features=np.zeros((0, WIDTH)), labels=np.zeros(0), standing=np.zeros(0))
     nobody = nobody.with_user_columns(rows=np.zeros((0, WIDTH)))
     for name, make in CONTRIBUTIONS.items():
         for found in LocalEngine(np.float64).add_up(nobody, [make()]):
@@ -177,7 +177,7 @@ BY_TASK = [name for name in CONTRIBUTIONS if name not in (*OF_USERS, *OF_CELLS)]
 
 @pytest.mark.parametrize("name", BY_TASK)
 def test_a_user_who_names_a_task_twice_is_refused(name):
-    columns = {"values": np.ones(4), "features": np.ones((4, WIDTH)), "labels": np.ones(4)}
+    columns = {"values": np.ones(4), "features": np.ones((4, WIDTH)), "labels": np.ones(4), "standing": np.ones(4)}
     rows = {"rows": np.ones((3, WIDTH))}
     once, twice, falling = (
         Users([0, 2, 2, 4], {**columns, "tasks": np.array(tasks, np.int32)}, user_columns=rows, n_tasks=3)
