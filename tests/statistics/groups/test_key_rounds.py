@@ -135,3 +135,12 @@ def test_a_list_of_keys_needs_a_column_and_a_part_of_delta():
         UserKeys().fit(users=["a"], by=["k"], session=Session(Budget(1.0, 1e-6)))
     with pytest.raises(BudgetError, match="no more keys"):
         SecondLook(1e-6, seen(most=10), 0.2).level(OwnWeights(11), 1.0)
+
+
+def test_the_second_round_refuses_noise_below_the_grid_as_the_first_does():
+    nothing = NoisyCounts(np.array([], object), np.zeros(0))
+    first = Seen((), np.zeros(0), np.zeros(0, bool), 9.0, 1.0, OwnWeights(300, 3), nothing)
+    look = SecondLook(1e-6, first, 0.2)
+    assert look.level(OwnWeights(300), 2.0**-12) > 0
+    with pytest.raises(BudgetError, match="noise of at least"):
+        look.level(OwnWeights(300), 2.0**-13)

@@ -20,7 +20,7 @@ from apportion.privacy.bounded_sum import _KEY
 from apportion.privacy.keys import KeyedSum, KeyedValues, Listed, OwnWeights, threshold_of
 from apportion.privacy.mechanisms.grid import UPWARDS
 from apportion.privacy.mechanisms.mechanism import Opened
-from apportion.privacy.mechanisms.thresholded import GRID, ThresholdedGaussian
+from apportion.privacy.mechanisms.thresholded import GRID, ThresholdedGaussian, refuse_little_noise
 from apportion.privacy.noise import NoiseSource
 from apportion.privacy.seen_keys import NoisyCounts, Seen
 
@@ -70,6 +70,7 @@ class SecondLook(ThresholdedGaussian):
         return self._for(counted.own, scale)
 
     def _for(self, own: OwnWeights, scale: float) -> float:
+        refuse_little_noise(scale)
         first, weight = self.first, self.weight
         if own.most > first.own.most or not 0 <= weight < math.inf:
             raise BudgetError("Expected no more keys of a user in the second round than in the first.")

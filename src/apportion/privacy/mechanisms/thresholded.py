@@ -31,6 +31,12 @@ _LEAST_SCALE = 2.0**-12  # with which the lattice of the counts is finer than th
 GRID = 2.0**-19  # more than the step of the grid that releases are rounded to, over the scale of the noise
 
 
+def refuse_little_noise(scale: float) -> None:
+    """Refuse noise that is so small that the lattice of the counts would be coarser than the grid of releases."""
+    if scale < _LEAST_SCALE:
+        raise BudgetError(f"Expected noise of at least {_LEAST_SCALE:g} on counts of private keys, got {scale}.")
+
+
 @dataclass(frozen=True)
 class Thresholded(Mechanism[Share]):
     """Lists the keys whose counts with noise pass a threshold, with those counts.
@@ -60,8 +66,7 @@ class Thresholded(Mechanism[Share]):
         return self._threshold(statistic, scale)
 
     def _threshold(self, counted: KeyedSum | KeyedValues, scale: float) -> float:
-        if scale < _LEAST_SCALE:
-            raise BudgetError(f"Expected noise of at least {_LEAST_SCALE:g} on counts of private keys, got {scale}.")
+        refuse_little_noise(scale)
         own = counted.own
         return threshold_for(self.keys_delta, scale * UPWARDS, own.most, self.law, own.least) + GRID * scale
 
