@@ -85,6 +85,7 @@ CLAIMS = (
     "heavytail-mnist",
     "heavytail-text",
     "rare-classes",
+    "rare-real",
     "optim-exact",
     "optim-unbiased",
     "optim-accounting",

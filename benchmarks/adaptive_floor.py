@@ -51,12 +51,12 @@ class Case:
 
     @property
     def excess(self) -> float:
-        """Over the best simple thing, as a fraction."""
+        """How far the error is above that of the best simple method, as a fraction."""
         return self.ours / min(self.means, self.global_mean) - 1
 
     @property
     def holds(self) -> bool:
-        """Whether it is within what is allowed."""
+        """Whether the excess is within what is allowed."""
         return self.ours <= ALLOWED * min(self.means, self.global_mean)
 
 
@@ -106,7 +106,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def rating_cases(sets: dict[str, Callable[[], Ratings]], epsilons: tuple[float, ...], seeds: range) -> list[Case]:
-    """All cases of these data sets."""
+    """Return all cases of these data sets."""
     found = []
     for name, load in sets.items():
         data, scale = load()
@@ -132,7 +132,7 @@ def errors(
     seed: int,
     settings: RatingSettings | None,
 ) -> tuple[float, float]:
-    """RMSE and mean error of one private fit on the test part."""
+    """Return RMSE and mean error of one private fit on the test part."""
     made = PrivateRatingRecommender(
         epsilon, DELTA, value_range=scale, settings=settings, noise=SeededNoise(seed), random_state=seed
     )

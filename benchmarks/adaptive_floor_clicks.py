@@ -36,7 +36,7 @@ class NoisyCounts:
         self._counts = exact + np.random.default_rng(seed).standard_normal(len(exact)) / Budget(epsilon, DELTA).mu
 
     def score(self, history: Interactions, users: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The same for every user."""
+        """Return the same scores for every user."""
         return np.repeat(self._counts[None], len(users), axis=0)
 
 
@@ -52,17 +52,17 @@ class Case:
 
     @property
     def ratio(self) -> float:
-        """Of the two."""
+        """The recall of the defaults divided by that of popularity."""
         return self.ours / self.popularity
 
     @property
     def holds(self) -> bool:
-        """Whether it is at least what is allowed."""
+        """Whether the ratio is at least the allowed one."""
         return self.ratio >= ALLOWED
 
     @property
     def refuted(self) -> bool:
-        """Whether it is below by more than two standard errors."""
+        """Whether the ratio is below the allowed one by more than two standard errors."""
         return self.ratio + 2 * self.error < ALLOWED
 
 
@@ -95,7 +95,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def cases(sets: dict[str, Callable[[], Interactions]], epsilons: Sequence[float]) -> list[Case]:
-    """All cases of these data sets."""
+    """Return all cases of these data sets."""
     found = []
     for name, load in sets.items():
         data = load()

@@ -46,29 +46,29 @@ class Case:
 
     @property
     def ratio(self) -> float:
-        """Of the two."""
+        """The RMSE with worthless features divided by that without features."""
         return self.ours / self.alone
 
     @property
     def holds(self) -> bool:
-        """Whether it is within what is allowed."""
+        """Whether the ratio is within what is allowed."""
         return self.ratio <= ALLOWED
 
     @property
     def refuted(self) -> bool:
-        """Whether it is above by more than two standard errors."""
+        """Whether the ratio is above the allowed one by more than two standard errors."""
         return self.ratio - 2 * self.error > ALLOWED
 
 
 def random_features(ids: np.ndarray, seed: int) -> ItemFeatures:
-    """A word and a number for every item, drawn at random."""
+    """Return a random word and a random number for every item."""
     rng = np.random.default_rng(1000 + seed)
     words = [f"word {k}" for k in rng.integers(0, 20, len(ids))]
     return ItemFeatures.from_frame(pa.table({"item": ids, "kind": words, "price": rng.lognormal(size=len(ids))}))
 
 
 def shuffled_movies(ids: np.ndarray, seed: int) -> ItemFeatures:
-    """Genres and years of movies, each movie with those of another."""
+    """Return genres and years of movies, with each movie getting those of another."""
     known = movies()
     rows = np.random.default_rng(seed).integers(0, len(known), len(ids))
     frame = known.select(["genres", "year"]).take(pa.array(rows)).append_column("item", pa.array(ids))
@@ -110,7 +110,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def cases(sets: dict[str, Callable[[], Ratings]], epsilons: tuple[float, ...], seeds: range) -> list[Case]:
-    """All cases of these data sets."""
+    """Return all cases of these data sets."""
     found = []
     for name, load in sets.items():
         data, scale = load()

@@ -74,7 +74,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 def gains(
     load: Callable[[], Ratings], epsilons: tuple[float, ...], seeds: range
 ) -> tuple[float, list[tuple[float, float]]]:
-    """The best simple error, and for each ε the mean and the standard error of private errors."""
+    """Return the best simple error and, for each ε, the mean and the standard error of private errors."""
     data, scale = load()
     train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
     simple = min(_error(model, train, test) for model in (BiasModel().fit(train), GlobalMean().fit(train)))

@@ -1,6 +1,6 @@
 """Generated requests that a service must survive: huge, malformed, slow, of wrong types, or cut off.
 
-All of them name items whose ids contain `MARK`, so that a log that quotes any of them is found.
+All of them name items whose ids contain `MARK`, so that a log that quotes one of them can be detected.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _ODD: Final[tuple[Any, ...]] = (None, True, -1, 0, 1e308, 10**40, "", "\ud800", 
 
 
 def item(rng: random.Random) -> str:
-    """An id, often one that the model knows."""
+    """Return an id, often one that the model knows."""
     return f"{MARK}{rng.randrange(2500)}"
 
 
 def history(rng: random.Random) -> list[Any]:
-    """A history of which most entries are in order."""
+    """Return a history in which most entries are valid."""
     return [item(rng) if rng.random() < 0.98 else rng.choice(_ODD) for _ in range(rng.randrange(60))]
 
 
 def wrong_types(rng: random.Random) -> bytes:
-    """A request with odd values in odd places."""
+    """Return a request with odd values in odd places."""
     document: dict[Any, Any] = {"history": history(rng)}
     for name in rng.sample(("history", "k", "allow", "deny", "categories", "caps", item(rng)), 2):
         document[name] = rng.choice(_ODD) if rng.random() < 0.7 else {item(rng): rng.choice(_ODD)}
@@ -37,7 +37,7 @@ def wrong_types(rng: random.Random) -> bytes:
 
 
 def malformed(rng: random.Random) -> bytes:
-    """A request with some of its bytes changed, dropped or doubled."""
+    """Return a request with some of its bytes changed, dropped or doubled."""
     raw = bytearray(_with_length(json.dumps({"history": history(rng), "k": 5}).encode()))
     for _ in range(rng.randrange(1, 20)):
         place = rng.randrange(len(raw))
@@ -46,7 +46,7 @@ def malformed(rng: random.Random) -> bytes:
 
 
 def huge(rng: random.Random) -> bytes:
-    """A body, a head or a nesting that is far too large; or a large one that is allowed."""
+    """Return a body, a head or a nesting that is far too large, or a large one that is allowed."""
     size = rng.choice((10_000, 200_000, 400_000, 3_000_000))
     return rng.choice(
         (
@@ -60,7 +60,7 @@ def huge(rng: random.Random) -> bytes:
 
 
 def other(rng: random.Random) -> bytes:
-    """Another method, path, type of body or protocol."""
+    """Return a request with another method, path, type of body or protocol."""
     method, path = rng.choice(("GET", "PUT", "DELETE", "POST", "BREW")), f"/{rng.choice(('recommend', item(rng), ''))}"
     kind = rng.choice(("text/plain", "application/json; charset=utf-16", "multipart/form-data"))
     upgrade = rng.choice(("", "Upgrade: websocket\r\nConnection: Upgrade\r\n", "Expect: 100-continue\r\n"))
@@ -69,7 +69,7 @@ def other(rng: random.Random) -> bytes:
 
 
 def good(rng: random.Random) -> bytes:
-    """A request that is in order."""
+    """Return a valid request."""
     return _with_length(json.dumps({"history": [f"{MARK}{rng.randrange(2000)}"], "k": rng.randrange(1, 50)}).encode())
 
 

@@ -23,7 +23,7 @@ _FLAGS = (
 
 
 def found_browser() -> str:
-    """Where Chromium is; says what to install where there is none."""
+    """Return where Chromium is. If there is none, say what to install."""
     try:
         import playwright  # noqa: F401
     except ImportError:
@@ -36,7 +36,7 @@ def found_browser() -> str:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A browser that is closed at the end."""
+    """Yield a browser that is closed at the end."""
     path = found_browser()
     from playwright.sync_api import sync_playwright
 
@@ -49,7 +49,10 @@ def browser() -> Iterator[Any]:
 
 
 def wait_until(page: Any, expression: str, seconds: float = 20.0) -> None:
-    """Wait until an expression is true in the page; Playwright's own way needs `eval`, which its policy forbids."""
+    """Wait until an expression is true in the page.
+
+    Playwright's own way needs `eval`, which the page's policy forbids.
+    """
     for _ in range(int(20 * seconds)):
         if page.evaluate(expression):
             return

@@ -53,7 +53,7 @@ def measure(quick: bool) -> Outcome:
 
 
 def _missing(runs: Any) -> list[str]:
-    """Commands that are neither run nor named."""
+    """Return the commands that are neither run nor named."""
     ran = {step[0] for steps in (*runs.WITHOUT_USERS.values(), *runs.OTHER_VALUES.values()) for step in steps}
     return sorted(set(runs.program.commands) - ran - set(runs.NOT_COMPARED))
 

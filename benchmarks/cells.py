@@ -43,45 +43,45 @@ def in_order(values: dict[str, float], digits: int = 4) -> str:
 
 
 def best_of_six(stored: Stored, part: str) -> dict[str, float]:
-    """The best figure of the six published methods at each ε: the least RMSE, the largest recall."""
+    """Return the best figure of the six published methods at each ε: the least RMSE, or the largest recall."""
     six = [values for name, values in stored["value"][part].items() if name not in ("ours", "without privacy")]
     best = min if part == "ratings" else max
     return {epsilon: best(values[epsilon] for values in six) for epsilon in six[0]}
 
 
 def span(values: dict[str, float], digits: int = 2) -> str:
-    """The least and the largest figure."""
+    """Return the least and the largest figure."""
     return f"{min(values.values()):.{digits}f} to {max(values.values()):.{digits}f}"
 
 
 def span_of(values: dict[str, float], kind: str) -> str:
-    """The least and the largest of the figures whose names begin so."""
+    """Return the least and the largest of the figures whose names have this beginning."""
     return span({name: value for name, value in values.items() if name.startswith(kind)})
 
 
 def rarest(stored: Stored, optimizer: str) -> float:
-    """Accuracy of an optimizer in the rarest group at its lowest loss, in per cent."""
+    """Return the accuracy of an optimizer in the rarest group at its lowest loss, in per cent."""
     found = stored["value"][f"{optimizer}, by loss"]
     return float(100 * (found["rarest"] if "rarest" in found else found["accuracy by group"][-1]))
 
 
 def rivals(stored: Stored) -> str:
-    """Accuracy of the other optimizers in the rarest group."""
+    """Return the accuracy of the other optimizers in the rarest group."""
     return ", ".join(f"{name} {rarest(stored, name):.1f} %" for name in ("DP-GD", "DP-GDM", "DP-Adam"))
 
 
 def ordered(stored: Stored) -> str:
-    """In how many pairs of clip norm and noise the optimizers have the paper's order."""
+    """Return in how many pairs of clip norm and noise the optimizers have the paper's order."""
     orders = [found["rarest accuracy: AdamBC > GDM > GD"] for found in stored["value"]["orders"].values()]
     return f"{sum(orders)} of {len(orders)} pairs"
 
 
 def rarest_of_text(stored: Stored, optimizer: str) -> str:
-    """Accuracy of an optimizer in the rarest group of texts, where only the head of the model is trained."""
+    """Return the accuracy of an optimizer in the rarest group of texts, if only the head of the model is trained."""
     return f"{100 * stored['value']['head']['accuracy by group'][optimizer][-1]:.1f} %"
 
 
 def least(stored: Stored, beginning: str) -> float:
-    """Return the least of all figures whose names begin so, over the parts of a value."""
+    """Return the least of all figures whose names have this beginning, over the parts of a value."""
     figures = [one for part in stored["value"].values() for one in part.items()]
     return min(float(value) for name, value in figures if name.startswith(beginning))

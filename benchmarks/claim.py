@@ -25,7 +25,7 @@ PARTIAL = Path(__file__).parent / "partial"
 
 
 class UnavailableError(Exception):
-    """What the claim needs (data, a device, a peer) is not here; the message says what and how to get it."""
+    """Something that the claim needs (data, a device, a peer) is not here. The message says what, and how to get it."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rehearsal:
 
 
 def data_folder() -> Path:
-    """Where the real data sets are: the folder in APPORTION_DATA, else shared/data beside the checkout."""
+    """Return the folder of the real data sets: APPORTION_DATA, or else shared/data beside the checkout."""
     beside = Path(__file__).parents[2] / "shared" / "data"
     return Path(os.environ.get("APPORTION_DATA", beside))
 
@@ -74,7 +74,7 @@ def need(path: Path, what: str) -> Path:
 
 
 def machine() -> str:
-    """The processor and what the process may use of it."""
+    """Return the processor, and how much of it the process may use."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -113,7 +113,7 @@ def run(name: str, measure: Callable[[bool], Outcome | Rehearsal], *, quick: boo
 
 
 def _rehearsed(name: str, found: Rehearsal, *, quick: bool) -> int:
-    """Print what a quick run showed, which is nothing about the claim."""
+    """Print what a quick run showed, which does not decide the claim."""
     if not quick:
         raise TypeError(f"The full form of {name} returned a rehearsal: it must decide the claim.")
     print(json.dumps({"claim": name, "value": found.value, "holds": None, "shows": found.shows}, ensure_ascii=False))

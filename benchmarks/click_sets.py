@@ -1,4 +1,4 @@
-"""Clicks of many kinds, real where they are at hand and generated always: what adaptive fits are measured on."""
+"""Clicks of many kinds, on which adaptive fits are measured: real ones if available, and always generated ones."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ SPLIT_SEED = 0
 
 
 def liked(load: Callable[[], rating_sets.Ratings], least: float) -> Interactions:
-    """The pairs whose value is at least this."""
+    """Return the pairs whose value is at least this."""
     data, _ = load()
     return data.where(data.values >= least)
 
 
 def beauty() -> Interactions:
-    """Amazon Beauty, all pairs."""
+    """Return Amazon Beauty, all pairs."""
     pairs = np.loadtxt(need(data_folder() / "amazon-beauty" / "beauty.txt", "Amazon Beauty"), dtype=np.int64)
     pairs = np.unique(pairs, axis=0)
     return Interactions.from_arrays(pairs[:, 0], pairs[:, 1])
 
 
 def generated(seed: int, sizes: tuple[int, int, int], **made: Any) -> Interactions:
-    """Long-tailed clicks of users who mix some tastes."""
+    """Return long-tailed clicks of users who mix some tastes."""
     return long_tailed_clicks(*sizes, rng=np.random.default_rng(seed), **made)[0]
 
 
 def drawn(seed: int) -> Interactions:
-    """Clicks of a shape drawn at random: 500 to 16,000 users with 2 to 30 clicks each on 160 to 8,000 items."""
+    """Return clicks of a random shape: 500 to 16,000 users with 2 to 30 clicks each on 160 to 8,000 items."""
     rng = np.random.default_rng(1000 + seed)
     n_users, n_tasks = int(10 ** rng.uniform(2.7, 4.2)), int(10 ** rng.uniform(2.2, 3.9))
     rows = min(10 ** rng.uniform(0.3, 1.5), n_tasks / 8)

@@ -58,18 +58,18 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Page and line."""
+        """The page and the line."""
         return f"{self.page}, line {self.line}"
 
 
 def pages() -> list[Path]:
-    """Pages whose blocks run."""
+    """Return the pages whose blocks run."""
     found = sorted(DOCS.rglob("*.md"))
     return [page for page in found if page.relative_to(DOCS).parts[0] not in NOT_READ]
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page that name a language, but for those marked `<!-- not run: why -->`."""
+    """Return the fenced blocks of a page that name a language, except those marked `<!-- not run: why -->`."""
     text, name = page.read_text(encoding="utf-8"), page.relative_to(DOCS).as_posix()
     return [
         Block(name, text[: found.start()].count("\n") + 2, found.group(1), found.group(2))
@@ -79,13 +79,13 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    """The commands of our program in a block, split into words."""
+    """Return the commands of our program in a block, split into words."""
     lines = [line.removeprefix("$ ") for line in block.text.replace("\\\n", " ").splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.startswith("apportion ")]
 
 
 def unknown_options(words: list[str]) -> list[str]:
-    """Options in a command that the program does not have."""
+    """Return the options in a command that the program does not have."""
     command: Any = importlib.import_module("apportion.cli.main").program
     rest = words[1:]
     while rest and hasattr(command, "commands") and not rest[0].startswith("-"):
@@ -97,7 +97,7 @@ def unknown_options(words: list[str]) -> list[str]:
 
 
 def write_files(folder: Path) -> None:
-    """The two files that pages read: ratings of 300 users, and what is known of 60 movies."""
+    """Write the two files that pages read: ratings of 300 users, and facts about 60 movies."""
     rng = np.random.default_rng(0)
     data, _, _ = ratings_with_features(300, 60, 6000, rng=rng)
     rows = zip(data.users, data.tasks, np.clip(np.rint(data.values), 1, 5), strict=True)
@@ -109,7 +109,7 @@ def write_files(folder: Path) -> None:
 
 @contextlib.contextmanager
 def working_folder() -> Iterator[Path]:
-    """An own folder with the files, as the working folder."""
+    """Work in a separate folder that holds the files."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder))
@@ -136,7 +136,7 @@ def run_block(block: Block, names: dict[str, Any]) -> str:
 
 
 def _answer(words: list[str], place: str) -> str:
-    """What the program prints; an error if it fails."""
+    """Return what the program prints. Raise an error if it fails."""
     testing: Any = importlib.import_module("click.testing")
     program: Any = importlib.import_module("apportion.cli.main").program
     result = testing.CliRunner().invoke(program, words[1:])

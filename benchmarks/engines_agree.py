@@ -79,7 +79,7 @@ def _outcome(names: Sequence[str], total: Counter[str], seen: dict[str, int], en
 
 
 def _compared(engine: Engine, passes: Sequence[Any], recorded: Any) -> Counter[str]:
-    """How many numbers an engine returns, and how many of them the reference does not."""
+    """Return how many numbers an engine returns, and how many of them differ from the reference."""
     found: Counter[str] = Counter()
     for one in passes:
         sums = engine.add_up(recorded.forgetful(one.users), one.contributions)
@@ -120,7 +120,7 @@ class _Rounds(LocalEngine):
 
 
 def _wrong_engines_seen(recorded: Any) -> dict[str, int]:
-    """In how many numbers each wrong engine differs from the reference."""
+    """Return in how many numbers each wrong engine differs from the reference."""
     passes = recorded.reference_passes("every kind of contribution", np.float32, QUICK_USERS)
     wrong: dict[str, Callable[[], Engine]] = {
         "forgets a user": lambda: _ForgetsAUser(exact=True),

@@ -90,7 +90,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def bits_found(draws: int) -> dict[str, tuple[float, float]]:
-    """How often an attacker is sure, and what a trained one proves, from the last bits of three kinds of numbers."""
+    """Return how often an attacker is sure, and what a trained one proves, from the last bits of three formats."""
     kinds: dict[str, Callable[[float], NDArray[np.float64]]] = {
         "plain floating-point sum": lambda value: value + SystemNoise().normal((draws,), np.float64) / MU,
         "float path, on its grid": lambda value: _released(value, draws, exact=False),
@@ -113,7 +113,7 @@ def _impossible_after_one(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _trained(zero: NDArray[np.float64], one: NDArray[np.float64], unit: float) -> float:
-    """A lower bound on ε from what a trained distinguisher makes of the last bits alone, from those of `unit` up."""
+    """Return a lower bound on ε that a trained distinguisher proves from the last bits alone, from `unit` up."""
     here, there = (as_matrix(_low_bits(numbers, unit)) for numbers in (zero, one))
     half = len(here) // 2
     score = train(here[:half], there[:half], DELTA)
@@ -126,13 +126,13 @@ def _trained(zero: NDArray[np.float64], one: NDArray[np.float64], unit: float) -
 
 
 def _low_bits(numbers: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
-    """The last bits of numbers, counted in a unit that is a power of two; larger ones wrap around."""
+    """Return the last bits of numbers, counted in a unit that is a power of two. Larger numbers wrap around."""
     whole = np.floor(np.remainder(numbers, unit * 2.0**LOW_BITS) / unit).astype(np.int64)
     return np.stack([(whole >> k) & 1 for k in range(LOW_BITS)], axis=1).astype(np.float64)
 
 
 def _released(value: float, draws: int, *, exact: bool) -> NDArray[Any]:
-    """So many releases of one number; each coordinate of a sum is drawn by itself."""
+    """Return this many releases of one number. Each coordinate of a sum is drawn by itself."""
     rows = Rows(np.array([[1.0]]), 1.0)
     step = linalg.step_below(1.0)
     counts = np.full(draws, int(value / step), np.int64)
@@ -142,7 +142,7 @@ def _released(value: float, draws: int, *, exact: bool) -> NDArray[Any]:
 
 
 def orders_found(tries: int, n: int) -> list[int]:
-    """How many different sums come out of so many orders: of floating-point numbers, and of whole ones."""
+    """Return how many different sums this many orders give: of floating-point numbers, and of whole numbers."""
     rng = np.random.default_rng(0)
     features = (rng.standard_normal((1000, 16)) * 0.1).clip(-1, 1).astype(np.float32)
     indices, weights = rng.integers(0, 1000, n).astype(np.int32), rng.random(n)
@@ -156,7 +156,7 @@ def orders_found(tries: int, n: int) -> list[int]:
 
 
 def distribution_found(draws: int) -> dict[str, float]:
-    """p-values of whole numbers at a standard deviation of 3 steps: ours, and three that are wrong."""
+    """Return p-values of whole numbers at a standard deviation of 3 steps: for ours, and for three wrong samplers."""
     rng = np.random.default_rng(0)
     support = np.arange(-60, 61)
     masses = np.exp(-(support**2) / (2 * STEPS**2))
@@ -178,7 +178,7 @@ def _p_value(numbers: NDArray[np.int64]) -> float:
 
 
 def cost_ratio(quick: bool) -> tuple[float, float]:
-    """Seconds of a float round and of an exact one, the fastest of a few in turns."""
+    """Return the seconds of a float round and of an exact one, the fastest of a few, measured in turns."""
     data = scale.clicks(3_000, 500, 60_000) if quick else scale.clicks()
     dimension, repeats = (16, 1) if quick else (round_vs_implicit.DIMENSION, 3)
     times: dict[bool, list[float]] = {False: [], True: []}

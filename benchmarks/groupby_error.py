@@ -20,12 +20,12 @@ import numpy as np
 from apportion.privacy import Budget, SeededNoise
 from apportion.statistics import UserGroupBy
 from benchmarks.claim import Outcome, Rehearsal, print_table
-from benchmarks.group_peers import GROUPS, ROWS, best_errors, package_error
+from benchmarks.group_peers import GROUPS, ROWS, RULE_ROWS, best_errors, package_error, runs_for
 from benchmarks.group_sets import GroupRows, long_tails, real_sets
 
 STATISTICS = ("count", "sum", "mean")
 EPSILONS, DELTA = (0.5, 1.0, 3.0), 1e-6
-RUNS, PEER_RUNS, NUMBERS = 20, 5, 2400  # runs at least, and so many numbers of groups in all of ours
+RUNS, NUMBERS = 20, 2400  # runs at least, and so many numbers of groups in all of ours
 MOST, LEAST_COVERED, MOST_COVERED = 0.8, 0.94, 0.98
 PACKAGE_EPSILON = 1.0  # at which PipelineDP itself is run
 
@@ -41,7 +41,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     cells = []
     for rows in (*real_sets(), long_tails()):
         runs = max(RUNS, NUMBERS // rows.n_groups)
-        cells += compared(rows, EPSILONS, runs, max(PEER_RUNS, runs // 8), packages=True)
+        cells += compared(rows, EPSILONS, runs, runs_for(rows, runs), packages=True)
     ratios, covered = [row[5] for row in cells], [row[7] for row in cells]
     above = sum(ratio > MOST for ratio in ratios)
     outside = sum(not LEAST_COVERED <= share <= MOST_COVERED for share in covered)
@@ -59,7 +59,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         headline=f"by group: {np.mean(ratios):.2f} of the best peer's error on average, at most {max(ratios):.2f}; "
         f"above {MOST} in {above} of {len(cells)} cells; coverage {min(covered):.3f} to {max(covered):.3f}, outside "
         f"94 to 98 % in {outside}",
-        settings={"runs": RUNS, "numbers": NUMBERS, "peer_runs": PEER_RUNS, "delta": DELTA, "limits": [GROUPS, ROWS]},
+        settings={"runs": RUNS, "numbers": NUMBERS, "rule_rows": RULE_ROWS, "delta": DELTA, "limits": [GROUPS, ROWS]},
     )
 
 

@@ -55,7 +55,7 @@ class File:
 
     @property
     def module(self) -> str:
-        """Its dotted name within the package; a package's own file has the package's name."""
+        """The dotted name within the package. A package's own file has the package's name."""
         return ".".join(self.path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -85,13 +85,16 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def read(folder: Path) -> list[File]:
-    """Every Python file below a folder."""
+    """Return every Python file below a folder."""
     texts = [(path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))]
     return [File(path, len(text.splitlines()), ast.parse(text)) for path, text in texts]
 
 
 def files_of_extension(thing: str) -> dict[str, list[str]] | None:
-    """Files of the example that adds a `thing`, and modules of the product that it touches; None without an example."""
+    """Return the files of the example that adds a `thing`, and the product's modules that it touches.
+
+    Return None if there is no example.
+    """
     folder = EXTENDING / thing
     if not folder.is_dir():
         return None
@@ -101,7 +104,7 @@ def files_of_extension(thing: str) -> dict[str, list[str]] | None:
 
 
 def product_files_touched(example: Path) -> set[str]:
-    """Modules of the package whose attributes a file sets, or whose private names it takes."""
+    """Return the modules of the package whose attributes a file sets, or whose private names it takes."""
     tree = ast.parse(example.read_text(encoding="utf-8"))
     imported = dict(_imported(tree))
     touched = {name.rpartition(".")[0] for name in imported.values() if name.rpartition(".")[2].startswith("_")}
@@ -116,7 +119,7 @@ def product_files_touched(example: Path) -> set[str]:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names of a file and what of the package they stand for."""
+    """Return the names of a file, and what they stand for in the package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name.split(".")[0], alias.name) for alias in node.names)
@@ -135,7 +138,10 @@ def _called(node: ast.Call) -> str:
 
 
 def _patched(patch: ast.Call, imported: dict[str, str]) -> str:
-    """What a patch is put on: a dotted name in a string, or something imported; a new file in a folder is none."""
+    """Return what is patched: a dotted name in a string, or something imported.
+
+    A new file in a folder is not a patch.
+    """
     target, *further = patch.args
     if further and isinstance(further[0], ast.Constant) and further[0].value == "__path__":
         return ""
@@ -145,7 +151,7 @@ def _patched(patch: ast.Call, imported: dict[str, str]) -> str:
 
 
 def places_of_layers() -> list[str]:
-    """Files that list more than half of the packages: the contracts of layers, collections in code, lists in docs."""
+    """Return the files that list more than half of the packages: contracts of layers, collections, lists in docs."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
@@ -161,7 +167,7 @@ def places_of_layers() -> list[str]:
 
 
 def _lists_packages(path: Path, packages: set[str]) -> int:
-    """How many collections of strings in a file name more than half of the packages."""
+    """Return how many collections of strings in a file name more than half of the packages."""
     count = 0
     for node in ast.walk(ast.parse(path.read_bytes())):
         parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
@@ -184,13 +190,13 @@ def _functions(files: list[File]) -> dict[str, Any]:
 
 
 def _body_lines(node: Function) -> int:
-    """Lines of the body without its docstring."""
+    """Return the number of lines of the body without its docstring."""
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def _is_annotated(node: Function) -> bool:
-    """Whether everything that a function takes and returns has a type."""
+    """Whether all arguments and the result of a function have a type."""
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     given += [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
     typed = all(each.annotation is not None or each.arg in ("self", "cls") for each in given)
@@ -198,7 +204,7 @@ def _is_annotated(node: Function) -> bool:
 
 
 def _public_definitions(tree: ast.Module) -> Iterator[Function | ast.ClassDef]:
-    """Public functions and classes of a module, and public methods of these."""
+    """Return the public functions and classes of a module, and the public methods of the classes."""
     for node in tree.body:
         if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
             yield node
@@ -219,7 +225,7 @@ def _names(files: list[File]) -> dict[str, int]:
 
 
 def _all(tree: ast.Module) -> list[str]:
-    """What a module lists in `__all__`, as far as it stands there in so many strings."""
+    """Return what a module lists in `__all__`, as far as it is written there as strings."""
     for node in tree.body:
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []

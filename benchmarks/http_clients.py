@@ -1,4 +1,4 @@
-"""Many clients of one service at once: each sends its next request when the last one is answered."""
+"""Many clients of one service at once. Each sends its next request when the last one is answered."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Load:
 
 
 def as_request(document: dict[str, Any]) -> bytes:
-    """A request of HTTP/1.1 to recommend."""
+    """Return an HTTP/1.1 request for recommendations."""
     body = json.dumps(document).encode()
     head = f"POST /recommend HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     return head.encode() + b"\r\n\r\n" + body
 
 
 def ask_at_once(port: int, requests: Sequence[bytes], clients: int, seconds: float) -> Load:
-    """Let so many clients ask for so long."""
+    """Let this many clients ask for this long."""
     times: list[float] = []
     failed = asyncio.run(_all(port, itertools.cycle(requests), clients, seconds, times))
     return Load(len(times) / seconds, float(np.quantile(times, 0.99)), failed)
@@ -67,7 +67,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, r
 
 
 def ask_once(port: int, request: bytes) -> tuple[int, bytes]:
-    """Status and body of one answer."""
+    """Return the status and the body of one answer."""
 
     async def asked() -> tuple[int, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -74,7 +74,7 @@ def measure(quick: bool) -> Outcome:
 
 
 def _tried(number: int, rng: random.Random, files: dict[str, Any]) -> list[tuple[str, Callable[[Ids], Seen], Ids]]:
-    """The ways that one list goes through."""
+    """Return the ways that one list takes into the library."""
     whole = number % 5 == 0
     ids = _whole_numbers(rng) if whole else _texts(rng)
     ways = _WAYS_OF_NUMBERS if whole else _WAYS_OF_TEXT
@@ -111,19 +111,19 @@ def _refused(ids: Any) -> Counter[str]:
 
 
 def _texts(rng: random.Random) -> Ids:
-    """Text that is easily confused: a common beginning, one of few pieces after it."""
+    """Return text that is easily confused: a common beginning, followed by one of few pieces."""
     stem = "".join(rng.choices(PIECES, k=rng.randrange(3)))
     return [stem + "".join(rng.choices(PIECES, k=rng.randrange(3))) for _ in range(rng.randint(2, 12))]
 
 
 def _whole_numbers(rng: random.Random) -> Ids:
-    """Integers around those at which narrower types round or wrap."""
+    """Return integers around those at which narrower types round or wrap."""
     middle = rng.choice(WHOLE)
     return [middle + rng.randint(-1, 1) for _ in range(rng.randint(2, 12))]
 
 
 def _unfit(number: int, rng: random.Random) -> Any:
-    """A list that nobody can tell users apart in."""
+    """Return a list in which nobody can tell users apart."""
     text, whole = _texts(rng), _whole_numbers(rng)
     small = [1, 2, *(abs(each) % 1000 for each in whole)]
     kinds: tuple[Callable[[], Any], ...] = (

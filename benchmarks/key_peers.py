@@ -54,11 +54,11 @@ class Pairs:
 
     @classmethod
     def of(cls, data: Interactions) -> Pairs:
-        """All pairs of the data."""
+        """Return all pairs of the data."""
         return cls(np.asarray(data.users, np.int64), np.asarray(data.tasks, np.int64), data.n_users, data.n_tasks)
 
     def kept(self, most: int, seed: int, allowed: Chosen | None = None) -> Pairs:
-        """At most so many keys of each user at random, of those that are allowed."""
+        """Return at most this many random keys of each user, among the allowed keys."""
         rows = np.arange(len(self.users)) if allowed is None else np.flatnonzero(allowed[self.keys])
         order = rows[np.lexsort((np.random.default_rng(seed).random(len(rows)), self.users[rows]))]
         owners = self.users[order]
@@ -67,16 +67,16 @@ class Pairs:
 
     @property
     def sizes(self) -> Floats:
-        """How many keys each user has."""
+        """Return how many keys each user has."""
         return np.bincount(self.users, minlength=self.n_users).astype(np.float64)
 
     def added(self, amounts: Any) -> Floats:
-        """The sum over the users of each key."""
+        """Return the sum over the users of each key."""
         each = np.broadcast_to(np.asarray(amounts, np.float64), self.keys.shape)
         return np.asarray(np.bincount(self.keys, each, minlength=self.n_keys), np.float64)
 
     def roots(self) -> Floats:
-        """1/√n for each pair."""
+        """Return 1/√n for each pair."""
         return np.asarray(1 / np.sqrt(self.sizes[self.users]))
 
 

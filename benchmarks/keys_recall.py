@@ -99,7 +99,7 @@ def compared(
 
 
 def best_of(found: list[Found]) -> Found:
-    """The most keys and the most rows, of different settings if need be."""
+    """Return the most keys and the most rows, possibly of different settings."""
     return max(keys for keys, _ in found), max(share for _, share in found)
 
 
@@ -126,7 +126,7 @@ def in_two_rounds(data: Interactions, keyed: RowsByGroup, budget: Budget, seed: 
 
 
 def one_round(data: Interactions) -> KeyedSum:
-    """The hidden counts of all keys."""
+    """Return the hidden counts of all keys."""
     keyed = in_text_order(data)
     counts: Any = add_up_one(LocalEngine(np.float64), with_priorities(keyed), KeyCounts(MOST_ITEMS, least=FEWEST_ITEMS))
     return KeyedSum(counts, texts_of(keyed.task_ids))
@@ -141,7 +141,7 @@ def listed(data: Interactions, hidden: KeyedSum, budget: Budget, seed: int) -> F
 
 
 def covered(data: Interactions, chosen: NDArray[np.bool_]) -> Found:
-    """Number of keys, and the share of rows that they have."""
+    """Return the number of keys, and the share of rows that they have."""
     return float(chosen.sum()), float(chosen[data.tasks].mean())
 
 
@@ -169,13 +169,13 @@ def simulated_chance(draws: int) -> float:
 
 
 def beauty() -> Interactions:
-    """Who bought what, of Amazon Beauty."""
+    """Return who bought what in Amazon Beauty."""
     path = need(data_folder() / "amazon-beauty" / "beauty.txt", "Amazon Beauty")
     return Interactions.read(path, columns=["user", "item"], separator=" ")
 
 
 def sentences() -> Interactions:
-    """The words of Penn Treebank; every ten sentences in a row are a user."""
+    """Return the words of Penn Treebank; every ten consecutive sentences are a user."""
     lines = need(data_folder() / "penn-treebank" / "ptb.train.txt", "Penn Treebank").read_text().splitlines()
     pairs = sorted({(k // 10, word) for k, line in enumerate(lines) for word in line.split()})
     return Interactions.from_arrays([user for user, _ in pairs], [word for _, word in pairs])

@@ -1,4 +1,4 @@
-"""MovieLens 1M where it is at hand, and a generated stand-in of the same shape that always is."""
+"""MovieLens 1M if it is available, and a generated stand-in of the same shape that always is."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ NOISE_SEEDS = range(5)
 
 
 def ratings() -> Interactions:
-    """All 1,000,209 ratings of MovieLens 1M; the list of its movies is public."""
+    """Return all 1,000,209 ratings of MovieLens 1M. The list of its movies is public."""
     return Interactions.read(need(data_folder() / "ml-1m" / "ratings.parquet", "MovieLens 1M")).with_public_tasks()
 
 
 def clicks() -> Interactions:
-    """Its ratings of 4 and 5, as clicks; the item list is that of all rated movies."""
+    """Return its ratings of 4 and 5 as clicks. The item list is that of all rated movies."""
     rated = ratings()
     return rated.where(rated.values >= 4)
 
 
 def generated_ratings(n_users: int = 1500) -> Interactions:
-    """Long-tailed ratings with the proportions of MovieLens 1M, smaller."""
+    """Return smaller long-tailed ratings with the proportions of MovieLens 1M."""
     rng = np.random.default_rng(1)
     data, _ = long_tailed_ratings(n_users, n_users // 3, 60 * n_users, rank=4, rng=rng)
     return data
 
 
 def generated_clicks(n_users: int = 2000) -> Interactions:
-    """Long-tailed clicks with the proportions of MovieLens 1M, smaller."""
+    """Return smaller long-tailed clicks with the proportions of MovieLens 1M."""
     rng = np.random.default_rng(1)
     data, _ = long_tailed_clicks(n_users, n_users // 3, 40 * n_users, rank=4, rng=rng, skew=0.7, taste_strength=2.5)
     return data

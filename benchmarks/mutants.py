@@ -76,9 +76,9 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def _rehearsal(everything: list[Any]) -> Rehearsal:
-    """The judge accuses two mutants and not the library."""
+    """The judge accuses two mutants, by two scenarios, and not the library, by all of them."""
     chosen = [next(m for m in everything if str(m).startswith(start)) for start in QUICK]
-    accused = [_judged_alone(str(mutant)) for mutant in chosen]
+    accused = [_judged_alone(str(mutant), "ratings", "covariance") for mutant in chosen]
     honest = _judged_alone("")
     return Rehearsal(
         {"judged": accused, "mutants": len(everything)},
@@ -87,9 +87,10 @@ def _rehearsal(everything: list[Any]) -> Rehearsal:
     )  # fmt: skip
 
 
-def _judged_alone(mutant: str) -> str:
-    command = [sys.executable, "-m", "mutation.judge", mutant, "ratings", "covariance"]
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment(), cwd=ROOT, check=True)
+def _judged_alone(mutant: str, *scenarios: str) -> str:
+    command = [sys.executable, "-m", "mutation.judge", mutant, *scenarios]
+    places = [ROOT / "src"] if mutant else []  # the library as it is needs its kernel, which an installed one has
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment(*places), cwd=ROOT, check=True)
     return str(json.loads(done.stdout.splitlines()[-1])["verdict"])
 
 
@@ -195,7 +196,7 @@ class _Workers:
             self._idle.put(
                 subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                    env=_environment(), cwd=ROOT,
+                    env=_environment(ROOT / "src"), cwd=ROOT,
                 )
             )  # fmt: skip
 
@@ -212,8 +213,8 @@ class _Workers:
         return {**answer, "test": _hash([path])} if path.is_file() else answer
 
 
-def _environment() -> dict[str, str]:
-    paths = os.pathsep.join([str(ROOT / "src"), str(TESTS), str(ROOT), os.environ.get("PYTHONPATH", "")])
+def _environment(*before: Path) -> dict[str, str]:
+    paths = os.pathsep.join([*map(str, (*before, TESTS, ROOT)), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "APPORTION_THREADS": "1"}
 
 

@@ -1,9 +1,10 @@
-"""What a stored result was measured on: one hash of the code that its claim can reach.
+"""The code on which a stored result was measured: one hash of all code that its claim can reach.
 
-Reached is what the claim's module imports, at its top or inside a function, and what that imports in turn, within the
-package, the reproductions, these benchmarks and the tests' own estimators; the whole package, where a claim runs it in
-another process. Of a Python file only what runs counts, so that a better docstring ages no result; of the kernel, the
-text. A result with another hash may still hold: the table says that it was not measured again.
+A claim reaches what its module imports, at the top or inside a function, and what these modules import in turn, within
+the package, the reproductions, these benchmarks and the tests' own estimators. If a claim runs the package in another
+process, it reaches the whole package. For a Python file, the hash covers only the code that runs, so that a better
+docstring does not make a result outdated; for the kernel, it covers the text. A result with another hash may still
+hold: the table says that it was not measured again.
 """
 
 from __future__ import annotations

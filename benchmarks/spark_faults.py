@@ -5,8 +5,9 @@ every fit, at random moments, executors are killed, with the shuffles and cached
 while, so that their tasks are late and doubled; or the files of their shuffles are deleted. In every second fit another
 stage merges the sums, however small; in every third, workers keep no rows between passes. The model and the statement
 of each fit are compared with those of memory: same bits, each release charged once; or the fit stopped with one
-sentence, and nothing was released after it. APPORTION_SECONDS ends the claim early; it then holds only if all fits were
-done.
+sentence, and nothing was released after it. Any other error counts as wrong. What each fit saw is kept in
+benchmarks/partial as soon as the fit ends, so that a run that was stopped goes on; APPORTION_SECONDS stops one early.
+The claim holds only if all fits were done.
 
 The quick form has no Java. It runs the same fits on frames in this process that repeat, reorder and lose partitions.
 """
@@ -26,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +42,8 @@ from apportion.engines import Engine, LocalEngine, SparkEngine
 from apportion.errors import ApportionError
 from apportion.privacy import SeededNoise
 from apportion.recommend import PrivateRatingRecommender
-from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
+from benchmarks import source
+from benchmarks.claim import PARTIAL, Outcome, Rehearsal, UnavailableError, print_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -98,11 +100,15 @@ def _fit(data: Any, engine: Engine) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _tried(data: Any, engine: Engine, wanted: str) -> str:
+def _tried(fit: Callable[[], str], wanted: str) -> str:
+    """How a fit ended; an error of the cluster that reaches the caller is not one clear sentence."""
     try:
-        return "same bits" if _fit(data, engine) == wanted else "wrong"
+        return "same bits" if fit() == wanted else "wrong"
     except ApportionError as error:
         return "refused" if "\n" not in str(error) else "wrong"
+    except Exception as error:
+        print(f"wrong: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return "wrong"
 
 
 def _in_memory() -> Counter[str]:
@@ -113,7 +119,7 @@ def _in_memory() -> Counter[str]:
     for number in range(QUICK_FITS):
         frames = SparkInMemory(partial(FaultyFrame, rng=random.Random(number)))
         anew = data.where(np.ones(data.n_observations, bool))
-        seen[_tried(anew, _engine(frames, 2, number), wanted)] += 1
+        seen[_tried(partial(_fit, anew, _engine(frames, 2, number)), wanted)] += 1
     return seen
 
 
@@ -235,7 +241,8 @@ def _cluster(folder: Path) -> Iterator[Any]:
     builder = SparkSession.builder.master(master)
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
-    spark = builder.config("spark.executorEnv.PYTHONPATH", os.environ.get("PYTHONPATH", "")).getOrCreate()
+    here = os.pathsep.join(str(Path(each).resolve()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    spark = builder.config("spark.executorEnv.PYTHONPATH", here).getOrCreate()  # executors work in other folders
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark
@@ -262,25 +269,57 @@ _SETTINGS = {
 }
 
 
+class _Done:
+    """The fits that are done, one a line in a file: what was seen in each."""
+
+    def __init__(self) -> None:
+        PARTIAL.mkdir(exist_ok=True)
+        self._path = PARTIAL / f"spark-faults-{source.fingerprint('spark-faults')[:16]}.jsonl"
+        lines = self._path.read_text().splitlines() if self._path.exists() else []
+        self.fits = {int(held["fit"]): Counter[str](held["seen"]) for held in map(json.loads, lines)}
+
+    def add(self, number: int, seen: Counter[str]) -> None:
+        """Keep what was seen in a fit."""
+        self.fits[number] = seen
+        with self._path.open("a") as file:
+            file.write(json.dumps({"fit": number, "seen": seen}) + "\n")
+
+
 def _on_cluster(fits: int) -> Counter[str]:
-    """So many fits with faults, each on the frame itself, read and bucketed anew."""
+    """So many fits with faults, less those that were done before."""
+    data, done = _data(USERS, RATINGS), _Done()
+    left = [number for number in range(fits) if number not in done.fits]
+    if left:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _cluster(Path(folder)) as spark:
+            _fit_all(left, data, spark, Path(folder), done)
+    return sum((done.fits[number] for number in range(fits) if number in done.fits), Counter[str]())
+
+
+def _fit_all(numbers: list[int], data: Interactions, spark: Any, folder: Path, done: _Done) -> None:
+    """Fit again and again, each time on the frame itself, read and bucketed anew."""
+    wanted, frame = _fit(data, LocalEngine(exact=True)), spark.createDataFrame(_table(data)).repartition(PARTITIONS)
+    start, most = time.monotonic(), float(os.environ.get("APPORTION_SECONDS", "inf"))
+    for number in numbers:
+        began, seen = time.monotonic(), Counter[str]()
+        if began - start > most:
+            break
+        with _failing(_Faults(random.Random(number), folder, seen)):
+            ended = _tried(partial(_fit_frame, frame, data, _engine(spark, PARTITIONS, number)), wanted)
+        seen[ended] += 1
+        done.add(number, seen)
+        print(f"fit {number}: {dict(seen)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
+def _fit_frame(frame: Any, data: Interactions, engine: SparkEngine) -> str:
+    with engine.read(frame) as rows:
+        return _fit(rows.on_list(data.task_ids), engine)
+
+
+def _table(data: Interactions) -> Any:
     import pyarrow as pa
 
-    data, seen = _data(USERS, RATINGS), Counter[str]()
-    wanted = _fit(data, LocalEngine(exact=True))
     ids = {"user": data.user_ids.ids_of(data.users), "item": data.task_ids.ids_of(data.tasks), "rating": data.values}
-    table = pa.table({name: pa.array(column) for name, column in ids.items()})
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _cluster(Path(folder)) as spark:
-        frame = spark.createDataFrame(table).repartition(PARTITIONS)
-        start, most = time.monotonic(), float(os.environ.get("APPORTION_SECONDS", "inf"))
-        for number in range(fits):
-            if time.monotonic() - start > most:
-                break
-            began, engine = time.monotonic(), _engine(spark, PARTITIONS, number)
-            with _failing(_Faults(random.Random(number), Path(folder), seen)), engine.read(frame) as rows:
-                seen[_tried(rows.on_list(data.task_ids), engine, wanted)] += 1
-            print(f"fit {number}: {dict(seen)}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return seen
+    return pa.table({name: pa.array(column) for name, column in ids.items()})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ of at least 4: Recall@20, coverage (the share of the catalogue that is in any li
 often items are listed; items that a user rated in training are never listed. Compared are three private models:
 ratings ranked by choice, ratings ranked by predicted value, and the click recommender on training ratings of at least
 4. Wanted: Recall@20 at least 0.9 of the clicks', coverage at least 3 times that by value, and an RMSE at most 0.002
-above that of the fit by value. Constants were found on validation rows of these two data sets. Two more data sets are
-shown. The quick form fits generated ratings.
+above that of the fit by value. Constants were found on validation rows of these two data sets, of MovieLens 100K and
+of MovieLens small. Two more data sets are shown. The quick form fits generated ratings.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
             "split": f"80/10/10 by rating, seed {SPLIT_SEED}; ratings of at least {LEAST:g}, {K} places",
             "noise_seeds": {name: list(range(seeds)) for name, (_, seeds) in {**SETS, **SHOWN}.items()},
             "delta": movielens.DELTA,
-            "tuning": "constants of the ranking chosen on the validation rows of the two data sets",
+            "tuning": "constants chosen on validation rows of the two data sets, MovieLens 100K and MovieLens small",
             "other data": others,
         },
     )
@@ -198,7 +198,7 @@ def _quick() -> Rehearsal:
     found = _once(Parts.of((movielens.generated_ratings(1200), (1.0, 5.0))), 10.0, 0)
     print_table([*_FIGURES, "share of budget"], [list(found.values())])
     shows = {
-        "a share of at most 0.35": 0 < found["share"] <= 0.35 + 1e-9,
+        "a share of at most 0.3": 0 < found["share"] <= 0.3 + 1e-9,
         "more of the catalogue than by value": found["coverage"] > found["coverage by value"],
         "predictions about as good": found["RMSE"] <= found["RMSE by value"] + 0.02,
     }

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apportion.allocation import SplitEqually, TaskFactors
+from apportion.allocation import SplitByValue, SplitEqually, TaskFactors
 from apportion.estimators.contributions import capped_weights
 from apportion.privacy import ADD_REMOVE, Neighbours, ObservationRows, Rows
 from apportion.privacy.contributions import (
     CellWeights,
     ClippedParts,
+    GroupBoxes,
     GroupMoments,
     GroupSums,
     HeldOut,
@@ -159,6 +160,7 @@ CONTRIBUTIONS = {
     "counts": lambda: TaskCounts(SplitEqually()),
     "moments": lambda: TaskMoments(SplitEqually(), OwnRows(), ClippedLabels(1.5)),
     "moments of ones": lambda: TaskMoments(SplitEqually(), OwnRows()),
+    "moments by value": lambda: TaskMoments(SplitByValue((1.0, 5.0)), OwnRows()),
     "grams": lambda: TaskGrams(SplitEqually(), OwnRows()),
     "moments of observations": lambda: TaskMoments(SplitEqually(), ClippedFeatures(NORM), ClippedLabels(1.5)),
     "grams of observations": lambda: TaskGrams(SplitEqually(), ClippedFeatures(NORM)),
@@ -171,6 +173,7 @@ CONTRIBUTIONS = {
     "shares of keys": lambda: KeyShares(300),
     "sums by group": lambda: GroupSums(STATISTICS),
     "sums by group in L1 norm": lambda: GroupSums(STATISTICS, taxicab=True),
+    "boxes by group": lambda: GroupBoxes(GroupMoments(ones_of_cells, 1)),
     "L1 norms over groups": lambda: ClippedParts(L1_NORMS, (L1_NORMS.output,)),
     "norms over groups": lambda: ClippedParts(NORMS, (NORMS.output,)),
     "weights of cells": lambda: CellWeights(np.array([1.0, 2.5, 4.0]), capped_weights(2.0)),

@@ -228,6 +228,7 @@ GROUPS = {
     "statistics by group, Laplace": partial(
         UserGroupBy, STATISTICS, 2.0, value_range=(0, 1), keys=("east", "north", "west", "zoo"), law="laplace"
     ),
+    "users by group, a box": partial(UserGroupBy, "users", 2.0, keys=("east", "north", "west", "zoo"), law="laplace"),
     "statistics by private groups": partial(UserGroupBy, ("users", "quantile"), 50.0, 1e-5, value_range=(0, 1)),
 }
 

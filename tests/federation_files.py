@@ -11,10 +11,10 @@ from apportion.data.synthetic import long_tailed_ratings
 from apportion.federated import SimulatedClients
 
 
-def write_federation(folder, n_clients, n_users=60, **settings):
+def write_federation(folder, n_clients, n_users=60, n_items=10, n_rows=8, **settings):
     """Write everything; return the configuration and the files of rows. Folders of clients are client0, client1, ..."""
     folder.mkdir(parents=True, exist_ok=True)
-    data, _ = long_tailed_ratings(n_users, 10, 8 * n_users, rank=1, rng=np.random.default_rng(0))
+    data, _ = long_tailed_ratings(n_users, n_items, n_rows * n_users, rank=1, rng=np.random.default_rng(0))
     (folder / "items.txt").write_text("".join(f"{each}\n" for each in data.task_ids.ids))
     rows = []
     for number in range(n_clients):

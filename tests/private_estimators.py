@@ -12,7 +12,7 @@ from apportion.data import Interactions
 from apportion.engines import LocalEngine
 from apportion.privacy import Budget, SeededNoise
 from apportion.published.skew import AlternatingMinimisation, GradientDescent, Joint, SufficientStatistics
-from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
+from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender, RatingSettings
 from apportion.regression import MultiTaskERM, MultiTaskRidge, Observations
 
 
@@ -20,6 +20,12 @@ def ratings(**arguments):
     engine = LocalEngine(np.float64, chunk=17)
     defaults = {"epsilon": 2.0, "delta": 1e-5, "dimension": 3, "rounds": 3, "engine": engine}
     return PrivateRatingRecommender(**{**defaults, **arguments})
+
+
+def ratings_without_vectors(**arguments):
+    """As where items do not stand out of the noise: several rounds for biases alone."""
+    settings = RatingSettings(dimension=0, rounds=3)
+    return ratings(**{"dimension": None, "rounds": None, "settings": settings, **arguments})
 
 
 def clicks(**arguments):
@@ -73,6 +79,7 @@ PRIVATE_ESTIMATORS = {
         "ratings", GradientDescent(clip=0.3, sampling=0.9, steps=1), Adaptive(0.25)
     ),
     "clicks, gradient, equal split": alternating("clicks", GradientDescent(clip=0.05, even=True), EqualSplit()),
+    "ratings without vectors": ratings_without_vectors,
 }
 
 

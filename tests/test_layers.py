@@ -46,7 +46,7 @@ def test_every_module_imports_only_its_own_and_lower_layers(path):
         assert LAYERS[parts[1]] < LAYERS[mine], f"{mine} imports {name}"
 
 
-def test_only_the_auditor_goes_through_the_door_and_only_engines_and_sums_touch_hidden_values():
+def test_only_the_auditor_opens_hidden_values_and_only_engines_and_sums_touch_hidden_values():
     for path in FILES:
         text, mine = path.read_text(encoding="utf-8"), package_of(path)
         if mine not in ("privacy", "auditing"):

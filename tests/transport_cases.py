@@ -48,6 +48,7 @@ class Federation:
             "allowed": frozenset(CATALOGUE),
             "noise": "server",
             "epsilon": 5.0,
+            "sums": dict.fromkeys(CATALOGUE, 100),
             **changes,
         }
         self.conditions = Conditions(**given)

@@ -60,11 +60,11 @@ class Squared:
     """(score − label)², as in eq. 4 of the paper, without a factor 1/2."""
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """(s − y)²."""
+        """Return (s − y)²."""
         return np.square(scores - labels)
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """2 (s − y)."""
+        """Return 2 (s − y)."""
         return 2 * (scores - labels)
 
     def steepest(self, reach: float) -> float:
@@ -85,11 +85,11 @@ class Logistic:
         return _as_signs(labels, "the logistic loss")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """log(1 + exp(−y s)), without overflow."""
+        """Return log(1 + exp(−y s)), without overflow."""
         return np.logaddexp(0.0, -np.where(labels > 0, scores, -scores))
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """−y / (1 + exp(y s))."""
+        """Return −y / (1 + exp(y s))."""
         signs = np.where(labels > 0, 1.0, -1.0)
         return np.asarray(-signs * fixed_logistic(-signs * scores))
 
@@ -99,7 +99,7 @@ class Logistic:
         return np.asarray(likely * (1 - likely))
 
     def majoriser(self, scores: Floats, labels: Floats) -> Floats:
-        """tanh(s/2)/(2s), which is 1/4 at 0."""
+        """Return tanh(s/2)/(2s), which is 1/4 at 0."""
         sizes = np.maximum(np.abs(scores), 1e-6)
         return np.asarray(np.tanh(sizes / 2) / (2 * sizes))
 
@@ -116,7 +116,7 @@ class Logistic:
         return (scores > 0).astype(np.float64)
 
     def probability(self, scores: Floats) -> Floats:
-        """1 / (1 + exp(−s)), without overflow."""
+        """Return 1 / (1 + exp(−s)), without overflow."""
         return fixed_logistic(scores)
 
 
@@ -131,13 +131,13 @@ class Huber:
             raise InputError(f"Expected a Huber threshold > 0, got {self.threshold}.", argument="threshold")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """(s − y)² near the label, then a line of slope 2·threshold."""
+        """Return (s − y)² near the label, then a line of slope 2·threshold."""
         apart = np.abs(scores - labels)
         near = np.minimum(apart, self.threshold)
         return np.asarray(near * (2 * apart - near))
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """2 (s − y), at most 2·threshold."""
+        """Return 2 (s − y), at most 2·threshold."""
         return np.clip(2 * (scores - labels), -2 * self.threshold, 2 * self.threshold)
 
     def steepest(self, reach: float) -> float:
@@ -169,15 +169,15 @@ class PseudoHuber:
         return np.asarray(self.threshold**2 * (self._root(scores, labels) - 1))
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """(s − y)/√(1 + ((s − y)/h)²)."""
+        """Return (s − y)/√(1 + ((s − y)/h)²)."""
         return np.asarray((scores - labels) / self._root(scores, labels))
 
     def second_derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """(1 + ((s − y)/h)²)^(−3/2)."""
+        """Return (1 + ((s − y)/h)²)^(−3/2)."""
         return np.asarray(self._root(scores, labels) ** -3)
 
     def majoriser(self, scores: Floats, labels: Floats) -> Floats:
-        """The derivative over s − y: (1 + ((s − y)/h)²)^(−1/2)."""
+        """Return the derivative over s − y: (1 + ((s − y)/h)²)^(−1/2)."""
         return np.asarray(1 / self._root(scores, labels))
 
     def steepest(self, reach: float) -> float:
@@ -210,13 +210,13 @@ class SmoothedHinge:
         return _as_signs(labels, "the smoothed hinge loss")
 
     def value(self, scores: Floats, labels: Floats) -> Floats:
-        """With a = 1 − y s: 0 for a < 0, a²/(2·width) up to the width, a − width/2 beyond."""
+        """Return, with a = 1 − y s: 0 for a < 0, a²/(2·width) up to the width, a − width/2 beyond."""
         short = np.maximum(1 - labels * scores, 0.0)
         near = np.minimum(short, self.width)
         return np.asarray(near * (short - near / 2) / self.width)
 
     def derivative(self, scores: Floats, labels: Floats) -> Floats:
-        """−y a/width, with a/width clipped to [0, 1]."""
+        """Return −y a/width, with a/width clipped to [0, 1]."""
         return np.asarray(-labels * np.clip((1 - labels * scores) / self.width, 0.0, 1.0))
 
     def steepest(self, reach: float) -> float:

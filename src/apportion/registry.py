@@ -26,7 +26,7 @@ def registered(group: str) -> tuple[str, ...]:
 
 
 def lookup(group: str, name: object) -> Any | None:
-    """Return what is registered under a name; None if nothing is."""
+    """Return what is registered under a name; None if there is nothing."""
     entry = _entries(group).get(name) if isinstance(name, str) else None
     return None if entry is None else entry.load()
 

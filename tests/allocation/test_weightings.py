@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.allocation import SplitEqually, TaskFactors, adaptive, closed_form, tail_sample, uniform_sample
+from apportion.allocation import (
+    SplitByValue,
+    SplitEqually,
+    TaskFactors,
+    adaptive,
+    closed_form,
+    tail_sample,
+    uniform_sample,
+)
 from apportion.allocation.policies import ReleasedCounts
 from apportion.allocation.weightings import OnSample, OnTasks, TimesFactors
+from apportion.data import Interactions
 from apportion.errors import InputError
 from apportion.privacy.neighbours import ADD_REMOVE, REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.privacy.sampling import Sample
@@ -28,6 +37,7 @@ def signed(users):
 
 WEIGHTINGS = {
     "equal split": SplitEqually(),
+    "by value": SplitByValue((1.0, 5.0)),
     "adaptive 1/4": adaptive(POPULARITY, 0.25),
     "adaptive -1/4": adaptive(POPULARITY, -0.25),
     "closed form": closed_form(POPULARITY, 0.5, 12),
@@ -62,6 +72,13 @@ def test_weights_of_a_run_are_those_of_its_users_among_all(weighting, data, numb
     whole = weights_of(data, weighting)
     cut = [weighting.form(run)._values for run in data.as_users.cut(number)]
     np.testing.assert_array_equal(np.concatenate(cut), whole)
+
+
+def test_rows_count_by_the_place_of_their_values_in_the_scale():
+    data = Interactions.from_arrays([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 1, 2], [1.0, 3.0, 9.0, 5.0, 5.0, 0.0])
+    np.testing.assert_allclose(
+        weights_of(data, SplitByValue((1.0, 5.0))), [0, 0.2**0.5, 0.8**0.5, 0.5**0.5, 0.5**0.5, 0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["equal split", "adaptive 1/4"])

@@ -60,6 +60,7 @@ def test_no_key_is_used_for_two_draws():
 
     with (
         mock.patch.object(kernel, "fill_normals", noting(kernel.fill_normals, 1)),
+        mock.patch.object(kernel, "add_normals", noting(kernel.add_normals, 3)),
         mock.patch.object(kernel, "rounded_normals", noting(kernel.rounded_normals, 3)),
     ):
         for exact in (False, True):
@@ -69,7 +70,9 @@ def test_no_key_is_used_for_two_draws():
     assert len(set(used)) == len(used)
 
 
-@pytest.mark.parametrize("wrong", [planted_noise.StartsAgain, planted_noise.OneKeyForEachShape])
+@pytest.mark.parametrize(
+    "wrong", [planted_noise.StartsAgain, planted_noise.OneKeyForEachShape, planted_noise.OneKeyForSums]
+)
 def test_a_source_that_uses_a_key_again_is_found_in_a_fit(wrong):
     assert dependence(noise_of_a_fit(ratings, wrong()), alpha=ALPHA).found
 

@@ -35,7 +35,7 @@ REHEARSED = {
         "features-ml1m",
         "features-prior",
     ),
-    "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs", "rare-classes"),
+    "a GPU, or its size": ("gpu-fit", "heavytail-synthetic", "heavytail-pairs", "rare-classes", "rare-real"),
     "the speed or memory of a machine": (
         "items-private",
         "keys-recall",

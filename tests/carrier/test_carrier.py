@@ -337,7 +337,7 @@ def test_tls_before_1_3_is_refused(office):
 
 def test_one_address_cannot_take_all_connections(office):
     """Of silent connections from one address, the oldest are closed beyond its limit."""
-    inside = office.post._door._inside
+    inside = office.post._listener._inside
     silent = [office.raw(tls=False) for _ in range(3 * LIMITS.each)]
     assert {until_closed(each) < LIMITS.handshake for each in silent[: -LIMITS.each]} == {True}
     assert len(inside) <= LIMITS.each < LIMITS.connections

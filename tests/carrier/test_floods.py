@@ -82,7 +82,7 @@ def test_one_connection_of_a_client_is_kept_however_many_it_opens(office):
             connection = held.enter_context(office.raw())
             connection.sendall(f"{head}{office.ticket(0, '/letter')}\r\n\r\n".encode())
             assert connection.recv(1000).startswith(b"HTTP/1.1 204")
-        assert list(office.post._door._kept) == [0]
+        assert list(office.post._listener._kept) == [0]
 
 
 def test_addresses_of_one_ipv6_network_count_as_one():
@@ -102,7 +102,7 @@ def test_a_stranger_cannot_name_another_address_nor_use_up_the_rate_of_clients(o
 
 
 def test_a_slow_line_has_the_time_of_a_body_to_read_its_answer(office):
-    assert office.post._door._settings.timeout_keep_alive == LIMITS.body
+    assert office.post._listener._settings.timeout_keep_alive == LIMITS.body
 
 
 def test_limits_raise_the_number_of_files_or_refuse_to_start(monkeypatch):
@@ -123,9 +123,9 @@ def test_a_client_keeps_its_connection_and_opens_another_when_it_was_closed(offi
     connection = box._server.sock
     assert box.letter() is None
     assert box._server.sock is connection
-    visits = list(office.post._door._state.connections)
+    visits = list(office.post._listener._state.connections)
     office.post._loop.call_soon_threadsafe(lambda: [each.transport.abort() for each in visits])
-    while office.post._door._inside:
+    while office.post._listener._inside:
         time.sleep(0.01)
     assert box.letter() is None
     assert box._server.sock is not connection

@@ -106,6 +106,11 @@ def test_an_item_that_is_not_on_the_public_list_is_named(refused, ratings, write
     assert "39" in refused("fit", ratings, "--epsilon", 1, "--items", items)
 
 
+def test_an_empty_history_is_named_once(refused, fitted, folder):
+    (folder / "nothing.csv").write_text("")
+    assert refused("recommend", fitted / "ratings", "nothing.csv").count("nothing.csv") == 1
+
+
 def test_an_empty_item_list_is_refused(refused, ratings, write):
     assert "no item ids" in refused("fit", ratings, "--epsilon", 1, "--items", write("items.csv", "item", []))
 

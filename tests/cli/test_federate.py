@@ -15,6 +15,7 @@ from apportion.federated import RefusedError
 from apportion.parties import ProtectedMultiTask
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.recommend import load
+from apportion.report.client_page import client_page
 from apportion.transport import Account, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
 from federation_files import OneMachine, write_everybody, write_federation
@@ -34,6 +35,40 @@ def test_a_rehearsal_writes_a_model_whose_statement_names_the_server(run, folder
     assert "Not protected: anything against the server, which draws the noise" in statement.to_text()
     assert not statement.releasable
     assert (folder / "model" / "report.html").exists()
+
+
+def test_ratings_of_clear_popularity_are_fitted_with_choices_as_in_memory(run, folder):
+    """Such a fit asks clients for choices, too: they must know these questions."""
+    config, rows = write_federation(folder, 5, 400, 60, 40, noise="server", seed=1, rounds=2, epsilon=40.0)
+    run("federate", "simulate", config, *rows, "--out", "model")
+    told = Federation.read(config)
+    fit_over(told, agreed(told), OneMachine(users_of(told, write_everybody(folder, rows))), folder / "memory")
+    there, here = load(folder / "model"), load(folder / "memory")
+    assert any("choice" in release.name for release in there.statement.releases)
+    assert there.statement.releases == here.statement.releases
+    np.testing.assert_array_equal(there.vectors, here.vectors)
+
+
+def test_a_file_allows_the_sums_that_its_fits_need_and_no_others(folder):
+    config, _ = write_federation(folder, 5, rounds=6, fits=2)
+    sums = Federation.read(config).sums
+    assert (sums["popularity"], sums["rating-round"]) == (2, 2 * (1 + 6 + 1))  # one round may be run again
+
+
+@pytest.mark.parametrize("fits", [1, 2])
+def test_clients_take_part_in_as_many_fits_as_their_file_says_if_the_server_draws_the_noise(folder, fits):
+    config, rows = write_federation(folder, 5, noise="server", seed=1, fits=fits)
+    told = Federation.read(config)
+    conditions, asking = agreed(told), secret_key(folder / "server", "server")
+    desks = {each: desk_of(conditions, users_of(told, rows[each]), folder / f"client{each}") for each in range(5)}
+    words = f"read the sums of\n{fits} fit{'s' if fits > 1 else ''}: each kind of question once in a fit"
+    for number in range(fits):
+        fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / str(number))
+    with pytest.raises(RefusedError, match="Only 0 clients are left"):
+        fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / "again")
+    page = client_page(told, 5, Account.shown(folder / "client0" / ACCOUNT))
+    assert words in page
+    assert "may have been read" in page
 
 
 def test_a_rehearsal_of_the_encoder_is_that_of_one_machine(run, folder):
@@ -75,6 +110,16 @@ def test_parties_rehearse_and_each_learns_its_own_model_at_home(run, folder):
     together = ProtectedMultiTask(told.epsilon, told.delta, **settings).fit(x, y)
     assert [own["age"], own["years"]] == pytest.approx(together.coef_[3].tolist(), rel=1e-12)
     assert own["intercept"] == pytest.approx(together.intercept_[3], rel=1e-12)
+
+
+def test_a_release_on_features_in_another_order_is_refused_because_the_model_would_have_wrong_names(run, folder):
+    config, files, _ = write_parties(folder, noise="server", seed=1, rounds=1)
+    run("federate", "simulate", config, *files, "--out", "shared")
+    path = folder / "shared" / "released.json"
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps({**held, "features": held["features"][::-1]}))
+    refused = run("federate", "learn", config, files[0], path, "--out", "own.json", code=2)
+    assert "on the features of items.txt, in their order" in refused.stderr
 
 
 def test_a_party_without_a_feature_or_with_another_file_is_refused(run, folder):
@@ -150,6 +195,7 @@ def test_a_person_alone_is_a_client(folder):
         ({"colour": 1}, "Expected one of the settings items, roster"),
         ({"epsilon": "one"}, "Expected epsilon of type float, got 'one'"),
         ({"passes": 2.5}, "Expected passes of type int, got 2.5"),
+        ({"fits": 0}, "Expected at least 1 fit, got 0"),
         ({"scale": [1]}, "Expected a scale [low, high]"),
         ({"scale": ["a", "b"]}, "Expected numbers in scale"),
         ({"colluding": 4}, "at least 2 honest clients who stay"),

@@ -186,6 +186,11 @@ def test_keys_lists_what_many_users_hold_and_writes_it(run, folder):
     assert (folder / "keys.jsonl").read_text() == '"east"\n"north"\n"west"\n'
 
 
+def test_a_list_without_keys_is_said(run):
+    said = run("keys", "visits.csv", "--by", "ward", *COMMON, "--epsilon", 1e-6).stdout
+    assert said.startswith("No key was found that enough users hold for this budget.")
+
+
 def test_dates_are_divided_into_weeks_under_one_budget_of_a_user(run, folder):
     days = ("2024-12-29", "2024-12-30T08:00", "2025-01-05", "soon")
     rows = [f"{user},{day}" for user in range(300) for day in days]

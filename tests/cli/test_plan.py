@@ -26,6 +26,8 @@ def test_json_and_page_hold_the_same_forecast(run, tmp_path):
     written = page.read_text(encoding="utf-8")
     assert "<svg" in written
     assert f"{errors[0]:.3f}" in written
+    drawn = written[written.index("<svg") :]
+    assert drawn.index("area-accent") < drawn.index(">without privacy<"), "the band would cover the label"
 
 
 def test_clicks_lose_recall_and_have_a_wide_interval(run):
@@ -34,7 +36,7 @@ def test_clicks_lose_recall_and_have_a_wide_interval(run):
     assert found["metric"] == "Recall@20"
     assert one["error"] < found["without_privacy"]
     assert one["interval"][0] > one["error"] > one["interval"][1]
-    assert "Clicks of the same size differ" in run("plan", *SIZES, "--clicks").stdout
+    assert "Click data of the same size differ" in run("plan", *SIZES, "--clicks").stdout
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,12 @@ def test_rows_of_unknown_items_are_left_out_with_a_remark(run, fitted, write, ro
     assert result.json == run("recommend", model, known, "--json").json
 
 
+def test_values_outside_the_scale_of_the_model_are_said(run, fitted, write):
+    history = write("history.csv", "user,item,rating", [(1, 1, -3.0), (1, 2, 4.0), (2, 1, 9.0)])
+    said = run("recommend", fitted / "ratings", history, "--json").stderr
+    assert "2 of 3 values are outside the model's scale, 1 to 5; each counts as the nearest end of the scale." in said
+
+
 def test_a_table_shows_some_users_and_says_where_the_others_are(run, fitted, ratings):
     result = run("recommend", fitted / "ratings", ratings, "-k", 2)
     assert result.stdout.count("user ") == 5

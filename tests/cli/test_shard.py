@@ -96,6 +96,8 @@ def test_rows_of_a_query_can_be_taken(run, ratings, rows):
         (("ratings.csv", "--out", "ratings.csv"), "exists already"),
         (("ratings.csv", "--out", "u", "--keep", "mood"), "There is no column 'mood'"),
         (("--query", "SELECT nonsense", "--out", "u"), "The query failed"),
+        (("ratings.csv", "--out", "u", "--memory", "much"), "--memory: Expected a size such as '2GiB'"),
+        (("ratings.csv", "--out", "u", "--memory", "1000"), "--memory: Expected memory of at least 64 MiB"),
     ],
 )
 def test_bad_requests_are_one_sentence_and_nothing_is_written(refused, ratings, arguments, said):

@@ -198,7 +198,7 @@ REFUSED = {
     "truth as id": (([True, False], [1, 2]), "Column 'users' holds True in row 1 .* expected integers or text"),
     "huge id": ((np.array([1, 2**63], np.uint64), [1, 2]), "Column 'users' holds 9223372036854775808 in row 2"),
     "no time": (([1, 2], [1, 2], None, [1.0, np.nan]), "Column 'timestamps' holds nan in row 2"),
-    "repeated": (([1, 2, 1], [7, 7, 7]), "User 1 has task 7 in row 1 and again in row 3 .* each pair once"),
+    "repeated": (([1, 2, 1], [7, 7, 7]), "User 1 has item 7 in row 1 and again in row 3 .* each pair once"),
 }
 
 
@@ -211,16 +211,16 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(columns, sentence):
 
 
 def test_of_several_repeated_pairs_the_first_to_repeat_is_named():
-    with pytest.raises(InputError, match="User 9 has task 1 in row 2 and again in row 3"):
+    with pytest.raises(InputError, match="User 9 has item 1 in row 2 and again in row 3"):
         Interactions.from_arrays([1, 9, 9, 1, 1], [1, 1, 1, 1, 1])
 
 
 def test_a_task_outside_the_public_list_is_named_where_it_first_occurs():
-    with pytest.raises(InputError, match=r"Column 'tasks' holds 8 in row 2 .* one of the 2 tasks of the public"):
+    with pytest.raises(InputError, match=r"Column 'tasks' holds 8 in row 2 .* one of the 2 items of the public"):
         Interactions.from_arrays([1, 2, 3], [5, 8, 8], task_ids=[5, 6])
     with pytest.raises(InputError, match=r"Column 'tasks' holds 5 in row 1 .* text, as in the public list"):
         Interactions.from_arrays([1, 2], [5, 8], task_ids=["5", "8"])
-    with pytest.raises(InputError, match="Expected distinct tasks, got 5 more than once"):
+    with pytest.raises(InputError, match="Expected distinct items, got 5 more than once"):
         Interactions.from_arrays([1, 2], [5, 5], task_ids=[5, 6, 5])
 
 

@@ -105,6 +105,7 @@ def test_columns_that_are_not_wanted_may_hold_anything():
 
 FRAMES_REFUSED = {
     "empty": ({"user": [], "item": []}, "There are no rows"),
+    "one row": ({"user": [1], "item": [1]}, "Column 'user' holds user 1 in its only row; expected at least two users"),
     "one user": ({"user": [1, 1], "item": [1, 2]}, "Column 'user' holds the same user 1 in every row"),
     "missing value": ({"user": [1, 2], "item": [1, 2], "rating": [1.0, None]}, "Column 'rating' is empty in row 2"),
     "missing user": ({"user": [1, None], "item": [1, 2]}, "Column 'user' is empty in row 2"),
@@ -120,7 +121,7 @@ FRAMES_REFUSED = {
     "fraction as id": ({"user": [1.0, 2.5], "item": [1, 2]}, r"Column 'user' holds 2\.5 in row 2"),
     "list as id": ({"user": [1, 2], "item": [[1], [2]]}, r"Column 'item' holds \[1\] in row 1"),
     "text time": ({"user": [1, 2], "item": [1, 2], "ts": ["1", "noon"]}, "Column 'ts' holds 'noon' in row 2"),
-    "repeated": ({"user": [1, 2, 1], "item": ["x", "x", "x"]}, "User 1 has task 'x' in row 1 and again in row 3"),
+    "repeated": ({"user": [1, 2, 1], "item": ["x", "x", "x"]}, "User 1 has item 'x' in row 1 and again in row 3"),
 }
 
 
@@ -158,14 +159,15 @@ def test_given_names_go_before_guesses():
 
 NAMES_REFUSED = {
     "no user": ({}, ["a", "item"], "No column looks like the user among 'a', 'item'; name it with user="),
-    "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the task; say which with task="),
+    "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the item; say which with task="),
+    "no header": ({}, ["u7", "i3", "4.5"], "'u7', 'i3', '4.5'; if the first line holds data, name the columns with"),
     "two values": ({}, ["user", "item", "rating", "score"], "'rating', 'score' among .* could each be the value"),
     "missing": (
         {"value": "stars"},
         ["user", "item"],
         "There is no column 'stars' to use as value; the columns are 'user', ",
     ),
-    "same": ({"user": "id", "task": "id"}, ["id", "item"], "Column 'id' cannot be both user and task"),
+    "same": ({"user": "id", "task": "id"}, ["id", "item"], "Column 'id' cannot be both user and item"),
 }
 
 
@@ -219,6 +221,16 @@ def test_a_file_may_begin_with_a_byte_order_mark_and_hold_quotes_and_empty_lines
     assert Interactions.read(path) == Interactions.from_arrays(["a, b", "c"], [1, 2])
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_the_line_in_which_excel_notes_the_separator_is_passed_over(tmp_path, mark):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes(mark + b"sep=;\r\nuser;item;rating\r\na;1;4,5\r\nc;2;3\r\n")
+    expected = Interactions.from_arrays(["a", "c"], [1, 2], [4.5, 3.0])
+    assert Interactions.read(path) == expected
+    path.write_bytes(mark + b"sep=;\r\na;1;4,5\r\nc;2;3\r\n")
+    assert Interactions.read(path, columns=["user", "item", "rating"]) == expected
+
+
 def test_ids_that_stop_being_integers_far_down_are_text_throughout(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "_BLOCK_BYTES", 64)
     rows = [f"{user},{task}" for user in range(50) for task in range(3)]
@@ -242,7 +254,7 @@ TEXT_REFUSED = {
     "long row": ("1,2,3.5,9\n2,2,1,8,7\n", "Row 2 .* has 5 columns where 4 were expected"),
     "no rows": ("", "There are no rows; expected at least two in columns userId, movieId, rating, timestamp"),
     "one user": ("1,2,3.5,9\n1,3,1,8\n", "Column 'userId' holds the same user 1 in every row"),
-    "repeated": ("1,2,3.5,9\n2,2,1,8\n1,2,4,7\n", "User 1 has task 2 in row 1 and again in row 3"),
+    "repeated": ("1,2,3.5,9\n2,2,1,8\n1,2,4,7\n", "User 1 has item 2 in row 1 and again in row 3"),
 }
 
 
@@ -263,6 +275,13 @@ def test_the_row_is_right_in_any_block_of_a_large_file(tmp_path, monkeypatch, ba
 def test_an_empty_or_a_missing_file_is_refused(tmp_path):
     assert refused(write(tmp_path, "")) == "ratings.csv: The file is empty."
     assert "There is no file" in refused(tmp_path / "nothing.csv")
+
+
+def test_a_binary_file_is_refused_without_showing_its_bytes(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_bytes(b"\x06\xb77,r\x02\xff\n\x01,\xfe\n")
+    with pytest.raises(InputError, match=r"^ratings\.csv: The file is not text in UTF-8"):
+        Interactions.read(path)
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from apportion import linalg
+from apportion.data.on_disk.sizes import bytes_in
 from apportion.data.on_disk.user_folder import ShardedUsers
 from apportion.engines import DiskEngine
-from apportion.engines.on_disk import bytes_in
 from apportion.errors import InputError
 from apportion.privacy import SeededNoise
 from engine_passes import SmallWorld, differences, disk_engine, forgetful, passes_of, reference_passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -114,15 +115,48 @@ def test_revealed_shares_of_the_wrong_size_are_refused_and_few_wrong_ones_are_le
     assert {holder for _, holder in game.server.doubted} == {0}
 
 
+def test_colluding_clients_at_the_lowest_places_cannot_spoil_a_sum_by_shares_that_fit_those_of_the_next():
+    game = Played(terms_of(9, colluding=2), numbers_of(9)).advertise().share().mask().confirm()
+    for position, client in enumerate(game.clients):
+        message = client.reveal(empty(game))
+        if position < 2:
+            message = replace(message, shares={each: _moved(share, position) for each, share in message.shares.items()})
+        game.server.take(message)
+    np.testing.assert_array_equal(opened(game.server.total()), game.numbers.sum(axis=0))
+    assert {holder for _, holder in game.server.doubted} == {0, 1}
+
+
+def _moved(share, position):
+    """Add (x - 3)(x - 4), which leaves the shares of clients 2 and 3 on the same polynomial of degree 2."""
+    value = int.from_bytes(share, "big") + (position - 2) * (position - 3)
+    return value.to_bytes(33, "big")
+
+
 def test_a_client_that_deals_out_wrong_shares_stops_the_pass_and_is_named():
     game = played().advertise().share().mask().confirm()
     for position, client in enumerate(game.clients):
         message = client.reveal(empty(game))
-        wrong = {2: bytes([position]) * 33} if position != 2 else {}
+        wrong = {2: os.urandom(33)} if position != 2 else {}
         game.server.take(replace(message, shares={**message.shares, **wrong}))
     with pytest.raises(DisturbedError, match=r"masks of client 2 cannot be removed.*do not belong together") as found:
         game.server.total()
     assert found.value.client == 2
+
+
+@pytest.mark.parametrize("lie", [lambda shares: {**shares, 5: os.urandom(33)}, lambda shares: without(shares, 5)])
+def test_an_honest_client_is_not_named_where_those_who_may_collude_can_stop_the_pass(lie):
+    """Of four who reveal shares, two collude: client 5 cannot be told from them."""
+    game = Played(terms_of(6, colluding=2), numbers_of(6)).advertise().share().mask().confirm()
+    for each in (0, 1, 2, 3):
+        message = game.clients[each].reveal(empty(game))
+        game.server.take(replace(message, shares=lie(message.shares)) if each < 2 else message)
+    with pytest.raises(RefusedError, match="It is not clear by whose fault") as found:
+        game.server.total()
+    assert not isinstance(found.value, DisturbedError)
+
+
+def without(shares, owner):
+    return {each: share for each, share in shares.items() if each != owner}
 
 
 def test_stages_end_in_order():

@@ -6,9 +6,12 @@ import os
 from itertools import combinations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apportion.errors import InputError
-from apportion.federated.shares import PRIME, SHARE_BYTES, divided, joined
+from apportion.federated.polynomials import PRIME
+from apportion.federated.shares import SHARE_BYTES, corrected, divided, joined
 
 
 def test_any_shares_as_many_as_the_threshold_give_the_secret_and_more_do_too():
@@ -40,6 +43,46 @@ def test_a_changed_share_is_seen_where_there_is_one_to_spare():
     shares[1] = bytes([shares[1][0], shares[1][1] ^ 1, *shares[1][2:]])
     with pytest.raises(InputError, match="do not belong together"):
         joined(shares, 3)
+
+
+def moved(shares, by):
+    """Shares of the same holders, each with a number added to it."""
+    held = {each: int.from_bytes(share, "big") for each, share in shares.items()}
+    return {each: ((value + by(each + 1)) % PRIME).to_bytes(SHARE_BYTES, "big") for each, value in held.items()}
+
+
+def test_holders_at_the_lowest_places_who_move_their_shares_together_are_seen():
+    # The two add (x - 3)(x - 4), which is zero for the next two holders: the first four shares are of another secret.
+    secret = os.urandom(32)
+    shares = divided(secret, range(7), 3)
+    false = {**shares, **moved({each: shares[each] for each in (0, 1)}, lambda x: (x - 3) * (x - 4))}
+    assert joined({each: false[each] for each in range(4)}, 3) != secret
+    with pytest.raises(InputError, match="do not belong together"):
+        joined(false, 3)
+    assert corrected(false, 3) == (secret, (0, 1))
+
+
+@given(st.data())
+def test_as_many_wrong_shares_as_half_of_those_to_spare_are_found_wherever_they_are(data):
+    n_shares = data.draw(st.integers(1, 14))
+    threshold = data.draw(st.integers(1, n_shares))
+    holders = sorted(data.draw(st.sets(st.integers(0, 40), min_size=n_shares, max_size=n_shares)))
+    few = st.sets(st.sampled_from(holders), max_size=(n_shares - threshold) // 2)
+    wrong, doubted = sorted(data.draw(few)), data.draw(st.sets(st.sampled_from(holders)))
+    shares = divided(bytes(range(32)), holders, threshold)
+    false = {**shares, **moved({each: shares[each] for each in wrong}, lambda x: x + 1)}
+    assert corrected(false, threshold, doubted) == (bytes(range(32)), tuple(wrong))
+
+
+def test_more_wrong_shares_than_can_be_told_from_right_ones_are_refused():
+    shares = divided(os.urandom(32), range(9), 4)
+    with pytest.raises(InputError, match="do not belong together"):
+        corrected({**shares, **{each: os.urandom(33) for each in (1, 4, 7)}}, 4)
+
+
+def test_a_polynomial_that_gives_no_secret_is_refused():
+    with pytest.raises(InputError, match="do not belong together"):
+        joined(dict.fromkeys(range(5), (PRIME - 1).to_bytes(SHARE_BYTES, "big")), 2)
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,30 @@ def test_compiled_normals_are_the_numbers_of_the_reference(instructions, size):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 
+@needs_kernel
+@every_instruction_set
+@pytest.mark.parametrize("size", [1, 127, 129, 257, 10_001])
+@pytest.mark.parametrize("step", [2.0**-20, 2.0**-120, 1.0, 2.0**7])
+def test_values_with_normals_in_one_pass_are_those_of_several_passes_bit_for_bit(instructions, size, step):
+    key, scale = bytes(range(32)), 0.7 * step * 2.0**20
+    values = np.random.default_rng(size).standard_normal(size) * scale * 1e6
+    values[::7], values[::11] = 0.0, values[::11] * 1e12  # among them numbers far above the grid
+    with linalg.use_instruction_set(instructions):
+        normals = np.empty(size)
+        linalg.fill_normals(normals, key)
+        got = linalg.add_normals(values, scale, step, key, threads=3)
+    wanted = np.rint((normals * scale + values) / step) * step
+    np.testing.assert_array_equal(got.view(np.int64), wanted.view(np.int64))
+
+
+def test_values_with_normals_are_the_same_without_the_kernel():
+    values, key = np.linspace(-3, 3, 300), bytes(range(32))
+    with linalg.use_backend("numpy"):
+        wanted = linalg.add_normals(values, 1.5, 2.0**-20, key)
+    assert np.abs(linalg.add_normals(values, 1.5, 2.0**-20, key) - wanted).max() <= 2.0**-20
+    assert 1.2 < np.std(wanted - values) < 1.8
+
+
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])
 def test_a_stream_can_be_continued_where_it_ended(backend):
     if backend == "compiled" and not linalg.compiled_available():

@@ -17,6 +17,7 @@ import math
 import os
 import sys
 import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -277,7 +278,8 @@ def choice_scale(pending, opened, released):
         count < released.threshold for count, known in zip(released.counts, released.known, strict=True) if not known
     ):
         raise Broken("a key below the threshold is listed")
-    zeros = type(opened)(np.array([f"{k:04}" for k in range(4000)], object), np.zeros(4000), np.ones(4000, bool), 1)
+    texts = np.array([f"{k:04}" for k in range(4000)], object)
+    zeros = replace(opened, texts=texts, counts=np.zeros(4000), known=np.ones(4000, bool))
     drawn = pending.mechanism.draw(Opened(zeros), pending.scale, noise).counts
     found = float(np.abs(drawn).mean() if pending.mechanism.key.startswith("laplace") else np.std(drawn))
     return pending.scale if abs(found / pending.scale - 1) < 0.1 else found

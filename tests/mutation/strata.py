@@ -1,4 +1,4 @@
-"""A seeded sample of mutants that goes more often where privacy was broken before."""
+"""A seeded sample of mutants. It draws more mutants from functions in which earlier mutants broke privacy."""
 
 from __future__ import annotations
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from papers.heavy_tail.long_tail import long_tail
 from papers.heavy_tail.many_runs import ManyRuns
-from papers.heavy_tail.rare import BASELINES, HEAD, METHODS, SHARE, RareRuns, _badness, _setting
+from papers.heavy_tail.rare import (
+    BASELINES,
+    HEAD,
+    METHODS,
+    SHARE,
+    START_RATES,
+    RareBench,
+    RareRuns,
+    _badness,
+    _setting,
+)
+from papers.heavy_tail.rare_sets import COLUMNS, drug_conditions, small_barcode
 from papers.heavy_tail.search import Place
 from papers.heavy_tail.synthetic import Problem
 
@@ -46,3 +59,30 @@ def test_what_is_released_beside_gradients_is_paid_for_with_steps():
 def test_a_setting_is_judged_by_its_rarest_group_once_its_head_is_good_enough():
     good, better, poor = np.array([HEAD, 0.1]), np.array([HEAD + 0.1, 0.2]), np.array([HEAD - 0.1, 0.9])
     assert _badness(better) < _badness(good) < _badness(poor)
+
+
+def test_conditions_of_reviews_become_classes_by_their_number_and_rows_of_one_length(tmp_path):
+    names = ["acne"] * 120 + ["Anxiety "] * 20 + ["  flu"] * 10 + ["rare thing"] * 7
+    columns = ("condition", "benefitsReview", "sideEffectsReview", "commentsReview")
+    lines = ["\t".join(columns), *(f"{name}\tit helped, word{chr(97 + k % 26)}\t\tok" for k, name in enumerate(names))]
+    file = tmp_path / "reviews.tsv"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    data = drug_conditions(file)
+    assert data.n_classes == 3  # seven reviews are too few
+    assert np.bincount(data.labels).tolist() == [120, 20, 10]
+    assert np.bincount(data.groups).tolist() == [120, 0, 20, 10]
+    assert np.allclose(np.linalg.norm(data.inputs, axis=1), math.sqrt(COLUMNS / 3))
+
+
+def test_the_head_that_is_asked_for_is_that_of_momentum_at_its_lowest_loss():
+    bench = RareBench(PROBLEM, DATA, "cpu")
+    accuracies, losses = bench._ends(BASELINES[1], [Place(rate) for rate in START_RATES], 5)
+    assert bench.head_at_lowest_loss([5]) == accuracies[losses.argmin(), 0]
+    assert _badness(np.array([0.4, 0.2]), 0.3) < _badness(np.array([0.2, 0.9]), 0.3)
+
+
+def test_small_barcodes_have_the_classes_that_are_asked_for(tmp_path):
+    data = small_barcode(tmp_path, sizes=((10, 6), (5, 2)))
+    assert data.inputs.shape == (70, 784)
+    assert np.bincount(data.groups).tolist() == [60, 10]
+    assert data.n_classes == 15

@@ -22,6 +22,8 @@ from party_cases import low_rank_tasks
 N = 12
 SETTINGS = {
     "em": {"rounds": 2},
+    "whole posteriors": {"rounds": 2, "contribution": "posterior"},
+    "whole posteriors, clipped": {"rounds": 2, "contribution": "posterior", "clip_norm": 0.5},
     "with intercepts": {"rounds": 2, "fit_intercept": True},
     "clipped": {"clip_norm": 2.0, "structure": "low-rank", "rounds": 3},
     "group-sparse": {"structure": "group-sparse", "rounds": 2},
@@ -75,7 +77,7 @@ def test_a_party_that_leaves_is_not_in_the_sum_and_too_many_end_the_pass():
 
 def test_what_has_no_form_elsewhere_is_refused_before_anything_is_spent():
     x, y = low_rank_tasks(3, N)
-    for given_settings in ({"instance_epsilon": 1.0}, {"contribution": "posterior"}, {"n_tasks": None}):
+    for given_settings in ({"instance_epsilon": 1.0}, {"n_tasks": None}):
         with pytest.raises(InputError, match="where parties are somewhere else"):
             learn_elsewhere(wanted(**given_settings), LocalEngine(np.float64), parties_of(x, y))
 

@@ -13,7 +13,8 @@ from apportion.data.groups import rows_by_group
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, add_up_one
 from apportion.privacy import Budget, SeededNoise, Session
-from apportion.privacy.contributions import GroupMoments, GroupSums, KeyCounts
+from apportion.privacy.contributions import GroupBoxes, GroupMoments, GroupSums, KeyCounts
+from apportion.privacy.mechanisms import Box
 from apportion.statistics import UserGroupBy
 from apportion.statistics.groups import keys
 from apportion.statistics.groups.moments import row_counts
@@ -53,6 +54,21 @@ def laplace_counts(rows, session, *, euclidean):
     if euclidean:
         total._l1_bound = total.l2_sensitivity
     return {"counts": session.release_laplace("counts", total, session.plan(counts=1.0).one("counts"))}
+
+
+def box_counts(rows, session, *, signed):
+    """Counts by group with noise for a box; planted: a part that may be negative is taken for one that is not."""
+    _, users, groups = rows
+    data = rows_by_group(users, [groups], len(users)).on_list(["m", "p", "r"])
+    form = GroupMoments(alternating if signed else row_counts, 1, 1.0)
+    total = add_up_one(ENGINE, data.users, GroupSums((form,)) if signed else GroupBoxes(form))
+    total._box_bound = 1.0
+    return {"counts": session.release_with(Box(), "counts", total, session.plan(counts=1.0).one("counts"))}
+
+
+def alternating(users, cells):
+    """Numbers of both signs: their range with 0 is up to √2 where their norm is 1."""
+    return np.where(cells.tasks % 2, -1.0, 1.0)[:, None]
 
 
 def listed(rows, session, *, order=None):
@@ -110,6 +126,10 @@ def cases():
         for bad in (True, False)
     )
     yield Case("Laplace noise by group for a Euclidean bound", "habit", "replay", wrong, honest)
+    wrong, honest = (
+        partial(replayed_on, partial(box_counts, signed=bad), one, other, Budget(4.0, 0.0)) for bad in (True, False)
+    )
+    yield Case("noise for a box where parts have both signs", "habit", "replay", wrong, honest)
     audit = partial(replayed_on, data=crowd("a", "n", "z"), neighbour=crowd(), budget=BUDGET)
     honest = partial(audit, listed)
     for name, wrong in (

@@ -69,6 +69,17 @@ class OneKeyForExactNoise(SystemNoise):
         return self._key
 
 
+class OneKeyForSums(SystemNoise):
+    """Adds the same stream to every sum, where noise and sum are one pass."""
+
+    def __init__(self, **arguments):
+        super().__init__(**arguments)
+        self._key = os.urandom(32)
+
+    def added_to(self, values, stddev, step):
+        return linalg.add_normals(values, stddev, step, self._key)
+
+
 def judged(make):
     """Look at the noise of two whole fits, one of them exact, then at a source in every scene."""
     rate, worst = ALPHA * (2 + len(WITHIN) + len(COPIES)), 0.0
@@ -99,6 +110,7 @@ def cases():
         "a copy of a source goes on in the same stream": OneKeyForAll,
         "every draw starts the same stream": StartsAgain,
         "one key for all exact noise": OneKeyForExactNoise,
+        "one key for all sums that get their noise in one pass": OneKeyForSums,
     }
     return [
         Case(name, "a hostile reading", "noise", lambda make=make: judged(make), judged_as_it_is)

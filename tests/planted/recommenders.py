@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from apportion.allocation import Adaptive, TailSample, UniformSample, adaptive
-from apportion.allocation.weightings import KeptTasks, SplitEqually
+from apportion.allocation.weightings import KeptTasks, SplitByValue, SplitEqually
 from apportion.data import user_keys
 from apportion.linalg import TaskWeights, rating_reference
 from apportion.linalg.backend import use_backend
@@ -26,7 +26,7 @@ from held_values import HeldWeights
 from planted.cases import Case, patched, replayed, replayed_as_it_is
 
 import paper_errata
-from private_estimators import alternating, clicks, clicks_of_default_size, ratings
+from private_estimators import alternating, clicks, clicks_of_default_size, ratings, ratings_by_choice
 
 RATINGS, CLICKS = ratings_module._Fit, clicks_module._Fit
 
@@ -141,6 +141,19 @@ def clip_norm_from_raw_quantiles(right):
     return wrong
 
 
+def spread_from_raw_means(right):
+    """The variance of users' biases is that of their means, which nobody released."""
+
+    def wrong(self, plan, start):
+        found = right(self, plan, start)
+        users = self._users
+        totals = np.bincount(users.owner, users.column("values"), minlength=users.n_users)
+        self._spread = replace(self._spread, bias=0.01 + float(np.var(totals / np.maximum(users.sizes, 1))))
+        return found
+
+    return wrong
+
+
 def exact_number_of_users(right):
     return lambda users, *others: (float(users.n_users), right(users, *others)[1])
 
@@ -208,6 +221,17 @@ def ignoring_the_sample(right):
     return wrong
 
 
+def scale_from_data(right):
+    """The scale by which rows count as chosen ends where the values of the data do."""
+
+    def wrong(self, users):
+        values = users.column("values")
+        lowest = float(values.min(initial=5.0))
+        return right(replace(self, value_range=(lowest, lowest + 4.0)), users)
+
+    return wrong
+
+
 def votes_on_others_rows(right):
     """A user compares its own losses with those of everybody at hand."""
 
@@ -254,6 +278,12 @@ PLANTED = {
         votes_on_a_neighbours_row,
     ),
     ("a clip norm from raw quantiles", "habit"): (ratings, RATINGS, "_residuals", clip_norm_from_raw_quantiles),
+    ("a spread of users from their raw means", "habit"): (
+        ratings,
+        RATINGS,
+        "_learn_user_spread",
+        spread_from_raw_means,
+    ),
     ("rounds chosen by the size of the data", "habit"): (ratings, RATINGS, "run", rounds_by_size),
     ("public seed taken from the data", "habit"): (clicks_of_default_size, CLICKS, "run", seed_from_data),
     ("tasks that lead by exact counts", "habit"): (clicks, CLICKS, "_leading", leading_by_exact_counts),
@@ -265,6 +295,7 @@ PLANTED = {
         "__call__",
         votes_on_others_rows,
     ),
+    ("a scale of choices taken from the data", "habit"): (ratings_by_choice, SplitByValue, "form", scale_from_data),
     ("a sampled sum over everybody", "habit"): (sampled_users, updates_module, "_moments", ignoring_the_sample),
     ("exact counts in the model", "habit"): (
         ratings,

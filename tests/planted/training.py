@@ -29,8 +29,8 @@ def each_row_a_unit(right):
     """Rows are clipped one by one; a user with many rows has as many times the clip norm."""
 
     def wrong(self, units, rows_at_once):
-        for inputs, targets, _ in right(self, units, rows_at_once):
-            yield inputs, targets, torch.arange(len(inputs) + 1)
+        for rows, offsets in right(self, units, rows_at_once):
+            yield rows, torch.arange(int(offsets[-1]) + 1)
 
     return wrong
 
@@ -39,9 +39,9 @@ def each_piece_a_unit(right):
     """A user's rows fall into two pieces of the batch, which are clipped one by one."""
 
     def wrong(self, units, rows_at_once):
-        for inputs, targets, offsets in right(self, units, rows_at_once):
+        for rows, offsets in right(self, units, rows_at_once):
             middles = (offsets[1:] + offsets[:-1]) // 2
-            yield inputs, targets, torch.cat([offsets, middles]).unique()
+            yield rows, torch.cat([offsets, middles]).unique()
 
     return wrong
 
@@ -127,8 +127,8 @@ PLANTED = {
         "_row_counts",
         rows_by_hidden_counts,
     ),
-    ("rows clipped instead of users", "habit"): (summed, Units, "batches", each_row_a_unit),
-    ("a user's rows clipped piece by piece", "habit"): (summed, Units, "batches", each_piece_a_unit),
+    ("rows clipped instead of users", "habit"): (summed, Units, "pieces", each_row_a_unit),
+    ("a user's rows clipped piece by piece", "habit"): (summed, Units, "pieces", each_piece_a_unit),
     ("gradients divided by the realised batch", "habit"): (summed, PrivateGradients, "_sum", realised_batch),
     ("noise on the first piece of a batch alone", "habit"): (
         summed,

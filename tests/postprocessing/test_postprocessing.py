@@ -8,6 +8,7 @@ import pytest
 from apportion.allocation.policies import ReleasedCounts, expected_of_normalised
 from apportion.postprocessing import empirical_bayes, evidence, popularity
 from apportion.postprocessing.low_rank import denoise_rows
+from apportion.postprocessing.running import Belief, Beliefs
 
 
 def long_tail(n=2000):
@@ -112,8 +113,11 @@ def test_the_offset_of_rounds_is_pooled_by_their_noise_and_drawn_to_what_is_expe
     assert evidence.offset([], 1.0, 0.3) == 0.3
 
 
+KNOWN = Beliefs.at_start(1000.0, Belief(0.9, 0.25))
+
+
 def test_statistics_of_residuals_are_shifted_back_to_the_parameters():
-    moments = evidence.SharedMoments(1.0, 1.0, np.diag([2.0, 1.0]), 0.0, 1.0)
+    moments = evidence.SharedMoments(KNOWN, np.diag([2.0, 1.0]), 0.0, 1.0)
     exposure = popularity.Exposure(np.array([10.0]), np.zeros(1), np.ones(1))
     truth, about, scales = np.array([[0.5, -1.0]]), np.array([[0.4, -0.7]]), np.array([1.0, 0.5])
     residual_sums = 10.0 * (truth - about) @ moments.design * scales
@@ -125,11 +129,32 @@ def test_statistics_of_residuals_are_shifted_back_to_the_parameters():
 def test_shared_moments_are_read_back_and_noise_is_shrunk_away():
     second = np.array([[0.6, 0.1], [0.1, 0.4]])
     votes = 1000 * np.array([1.0, 0.9, 0.8, 0.7, -0.3, 0.6 / 2, np.sqrt(2) * 0.1 / 2, 0.4 / 2])
-    exact = evidence.shared_moments(votes, stddev=1e-6)
+    exact = evidence.shared_moments(votes, 1e-6, KNOWN)
     np.testing.assert_allclose(exact.design[1:, 1:], second, atol=1e-6)
     assert (exact.residual_variance, exact.clipped_variance, exact.offset) == pytest.approx((0.8, 0.7, -0.3))
-    drowned = evidence.shared_moments(votes, stddev=1e4)
-    np.testing.assert_allclose(drowned.design[1:, 1:], 0.5 * np.eye(2), atol=1e-9)
+    drowned = evidence.shared_moments(votes, 1e6, KNOWN)
+    np.testing.assert_allclose(drowned.design, np.diag([0.9, 0.3, 0.3]), atol=1e-3)
+    assert drowned.residual_variance == pytest.approx(0.9, abs=1e-3)
+
+
+def test_rounds_together_know_shared_moments_better_than_the_last_one():
+    def errors(rounds, seed):
+        rng, known = np.random.default_rng(seed), KNOWN
+        for _ in range(rounds):
+            noisy = 1000 * np.array([1.0, 0.95, 0.4, 0.3]) + 300 * rng.standard_normal(4)
+            known = known.after(noisy, None, 300.0, 0)
+        return [abs(known.residual.mean - 0.4), abs(known.slope.mean - 0.95)]
+
+    once, often = (np.mean([errors(rounds, seed) for seed in range(40)], axis=0) for rounds in (1, 9))
+    assert often[0] < 0.6 * once[0]
+    assert (often < 0.15).all()  # a round alone is off by 0.24 in the mean
+
+
+def test_a_variance_that_falls_from_round_to_round_is_followed_where_noise_is_small():
+    known = KNOWN
+    for variance in (1.2, 0.9, 0.7, 0.6):
+        known = known.after(1000 * np.array([1.0, 1.0, variance, variance]), None, 1.0, 0)
+    assert known.residual.mean == pytest.approx(0.6, abs=0.01)
 
 
 def test_denoising_keeps_what_stands_out_and_drops_what_does_not():

@@ -482,7 +482,7 @@ def test_a_checkpoint_beside_its_key_is_refused(tmp_path, key):
 
 def test_an_estimator_that_cannot_be_resumed_says_so(at):
     made = session(at())
-    with pytest.raises(InputError, match="cannot be stopped and gone on with"):
+    with pytest.raises(InputError, match="cannot be resumed"):
         made.release("counts", summed(), made.plan(counts=1.0).one("counts"))
 
 

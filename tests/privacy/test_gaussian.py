@@ -71,6 +71,12 @@ def test_a_pure_release_is_charged_a_gaussian_curve_that_lies_below_its_own(epsi
     assert gaussian.mu_of_pure(gaussian.pure_of_mu(mu)) <= mu
 
 
+@given(st.lists(st.floats(1e-6, 20), min_size=1, max_size=6))
+def test_pure_releases_are_charged_at_most_what_one_with_the_sum_of_their_epsilons_is(epsilons):
+    parts = sum(gaussian.mu_of_pure(epsilon) ** 2 for epsilon in epsilons)
+    assert parts <= gaussian.mu_of_pure(sum(epsilons)) ** 2 * (1 + 1e-7)
+
+
 def test_no_noise_costs_everything():
     assert gaussian.delta_of(5.0, math.inf) == 1.0
     assert gaussian.epsilon_of(math.inf, 1e-5) == math.inf

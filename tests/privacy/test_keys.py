@@ -162,7 +162,7 @@ def test_delta_is_divided_beforehand_and_a_list_beyond_its_part_is_refused():
     with pytest.raises(BudgetError, match=r"asks for 0\.0004 of delta for a list"):
         session.release_keys("two", counted(pairs(*crowd())), plan.several("keys")[1], 4e-4)
     none = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
-    with pytest.raises(BudgetError, match="beyond the 0 that the budget keeps"):
+    with pytest.raises(BudgetError, match="the budget reserves 0 for such lists"):
         none.release_keys("keys", counted(pairs(*crowd())), none.plan(keys=1.0).one("keys"), 1e-6)
 
 

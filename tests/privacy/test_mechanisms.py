@@ -9,6 +9,7 @@ from scipy import stats
 from apportion.auditing import audit_likelihood, audit_neighbour
 from apportion.auditing.statements import check_statement
 from apportion.errors import BudgetError, InputError
+from apportion.postprocessing.box_widths import box_tail
 from apportion.privacy import (
     BoundedSum,
     Budget,
@@ -20,8 +21,12 @@ from apportion.privacy import (
     SeededNoise,
     Session,
     Share,
+    SystemNoise,
 )
-from apportion.privacy.mechanisms import Exponential, PointsOfList, PointsOnLine, mechanism_class
+from apportion.privacy.mechanisms import Box, Exponential, PointsOfList, PointsOnLine, mechanism_class
+from apportion.privacy.mechanisms.box import COMMON, drawn_range, unit_stddev
+from apportion.privacy.mechanisms.gaussian import add_gaussian
+from apportion.privacy.mechanisms.grid import on_grid
 from apportion.privacy.ranks import Candidates, UniformBase
 from extending.mechanism.staircase import Staircase
 
@@ -30,6 +35,7 @@ from statistics_helpers import assert_distribution
 OWN = (
     Gaussian(),
     Laplace(),
+    Box(),
     Exponential(),
     PointsOnLine(UniformBase(0.0, 1.0)),
     PointsOfList(Candidates.listed([1.0, 2.0])),
@@ -88,7 +94,7 @@ def test_a_mechanism_of_ones_own_is_charged_drawn_stated_and_audited_like_any_ot
         check_statement(session.statement())
 
 
-def test_a_release_on_a_sample_is_drawn_by_no_other_door():
+def test_a_release_on_a_sample_is_drawn_in_no_other_way():
     session = Session(Budget(1.0, 1e-5), noise=SeededNoise(0))
     _, share = session.plan_sampled(1, 0.5)
     with pytest.raises(BudgetError, match="release_sampled, which draws the sample"):
@@ -142,3 +148,53 @@ def test_noise_below_what_the_charge_asks_for_is_seen_for_every_mechanism_of_the
         assert not noise.passed
         assert repr(release.name) in noise.words
         object.__setattr__(release, "stddev", release.stddev / 0.99)
+
+
+class OneKey(SystemNoise):
+    """Uses one key again and again, which no source may."""
+
+    def key(self):
+        return b"k" * 32
+
+
+class Halved(OneKey):
+    """Draws half of what it should, by a method of its own."""
+
+    def normal(self, shape, dtype):
+        return super().normal(shape, dtype) / 2
+
+
+@pytest.mark.parametrize("stddev", [3.0, 1e-4, 2.0**90])
+@pytest.mark.parametrize("source", [OneKey(), Halved()])
+def test_noise_in_one_pass_is_the_source_s_own_draws_on_the_grid(source, stddev):
+    value = np.linspace(-5, 5, 300).reshape(3, 100) * stddev
+    wanted = on_grid(source.normal(value.shape, np.float64) * stddev + value, stddev)
+    assert np.array_equal(add_gaussian(value, stddev, None, source), wanted)
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 20])
+def test_noise_of_a_box_has_the_radius_and_the_margins_that_its_density_gives(size):
+    """The range with 0 is a Gamma variable of that shape; one coordinate has the tail of `box_tail`."""
+    noise = SeededNoise(7)
+    drawn = np.array([drawn_range(size, noise) for _ in range(20_000)])
+    ranges = np.maximum(drawn.max(axis=1), 0) - np.minimum(drawn.min(axis=1), 0)
+    assert_distribution(ranges, stats.gamma(size).cdf)
+    margin = np.abs(drawn[:, -1])
+    assert_distribution(margin, lambda values: 1 - np.array([box_tail(float(each), size) for each in np.ravel(values)]))
+    assert np.square(drawn[:, 0]).mean() == pytest.approx(unit_stddev(size) ** 2, rel=0.06)
+    if size > 1:
+        assert np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] == pytest.approx(COMMON, abs=0.03)
+
+
+def test_noise_of_a_box_is_as_likely_as_its_log_density_says():
+    """Two coordinates, in cells of a grid: draws fall into each as often as the density integrates to."""
+    noise, edges = SeededNoise(3), np.linspace(-6, 6, 25)
+    drawn = np.array([drawn_range(2, noise) for _ in range(40_000)])
+    found = np.histogram2d(*drawn.T, bins=[edges, edges])[0]
+    fine = (np.arange(-6, 6, 0.05) + 0.025)[:, None]
+    points = np.stack(np.broadcast_arrays(fine, fine.T), axis=-1)
+    density = np.exp(-(np.maximum(points.max(axis=-1), 0) - np.minimum(points.min(axis=-1), 0)))
+    assert np.exp(Box().log_density(points[3, 5], np.zeros(2), None, 1.0)) == pytest.approx(density[3, 5])
+    expected = density.reshape(24, 10, 24, 10).sum(axis=(1, 3))
+    expected *= found.sum() / expected.sum()
+    assert stats.chi2.sf(float((np.square(found - expected) / expected).sum()), found.size - 1) > 1e-9

@@ -124,7 +124,7 @@ def test_items_that_have_features_are_public_and_the_others_private(data):
 
 
 def test_too_few_users_for_a_list_are_told_to_declare_it(data):
-    with pytest.raises(InputError, match="declare the list public"):
+    with pytest.raises(InputError, match=r"No item reached .* if your catalogue is public, give it with items="):
         PrivateRatingRecommender(0.05, **SMALL).fit(data)
 
 

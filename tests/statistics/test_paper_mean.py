@@ -46,6 +46,15 @@ def test_the_order_of_rows_and_the_kind_of_ids_do_not_matter():
     assert found == pytest.approx([found[0]] * 3, abs=1e-6)
 
 
+def test_every_fit_is_of_its_own_rows_and_makes_its_own_releases():
+    first, second = np.full(len(GROUPS), 1.0), np.full(len(GROUPS), 4.0)
+    found = [a_mean(epsilon=1e7, variance=1.0).fit(values, users=GROUPS) for values in (first, second)]
+    assert [each.mean_ for each in found] == pytest.approx([1.0, 4.0], abs=1e-5)
+    session = Session(Budget(1.0, 1e-6), neighbours=REPLACE_VALUES, noise=SeededNoise(3))
+    a_mean(variance=1.0).fit(second, users=GROUPS, session=session)
+    assert session.spent == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_threshold_minimises_the_variance_that_the_noise_and_the_values_add_up_to(delta):
     found = a_mean(epsilon=1.0, delta=delta, variance=4.0).fit(some_values(), users=GROUPS)

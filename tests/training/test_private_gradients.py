@@ -246,7 +246,7 @@ def test_the_next_norm_goes_by_the_released_fraction_within_its_limits():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": 0}, "steps and rows_at_once of at least 1"),
+        ({"steps": 0}, "steps as a whole number of at least 1"),
         ({"sampling": 1.5}, "sampling in"),
         ({"n_units": 0}, "declared number of users of at least 1, got 0"),
     ],

@@ -152,6 +152,16 @@ def test_refusals_name_their_argument():
         "n_units": lambda: made(epsilon=None, noise_multiplier=1.0, n_units=None),
         "noise_multiplier": lambda: made(epsilon=None, noise_multiplier=0.01),
         "epochs": lambda: made(steps=None, epochs=-1, batch_size=5),
+        "sampling": lambda: made(steps=None, epochs=1, sampling=2.0),
+        "rows_at_once": lambda: made(rows_at_once=0),
+        "clip": lambda: made(clip=1.0),
+        "scaling": lambda: made(scaling=True),
+        "losses": lambda: made(losses=3.0),
+        "tables": lambda: made(tables=5),
+        "scheduler": lambda: made(scheduler="cosine"),
+        "optimizer": lambda: PrivateTrainer(
+            nn.Linear(2, 2), DPSGD(nn.Linear(2, 2).parameters(), 0.1), epsilon=1.0, delta=1e-5, steps=1
+        ),
         "every": lambda: TrainingCheckpoint("x", 0),
         "session": lambda: made().fit(
             UserRows(X, Y, USERS), session=Session(Budget(1.0, 1e-5)), checkpoint=TrainingCheckpoint("x")
@@ -161,6 +171,24 @@ def test_refusals_name_their_argument():
         with pytest.raises(InputError) as error:
             refused()
         assert error.value.argument == argument, (argument, str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"), [("progress", 3), ("callbacks", print), ("callbacks", [3]), ("checkpoint", "file.pt")]
+)
+def test_what_would_fail_after_a_paid_step_is_refused_before_it(argument, given):
+    session = Session(Budget(1.0, 1e-5))
+    with pytest.raises(InputError) as error:
+        made().fit(UserRows(X, Y, USERS), session=session, **{argument: given})
+    assert error.value.argument == argument
+    assert session.spent == 0
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5])
+def test_a_number_of_steps_that_is_none_is_refused_by_its_name(steps):
+    with pytest.raises(InputError, match="whole number of at least 1") as error:
+        made(steps=steps)
+    assert error.value.argument == "steps"
 
 
 def test_autocast_and_rows_on_another_device_are_refused_by_name():

@@ -70,6 +70,7 @@ def _of_parties(rng, size, seed):
         "accelerated": True,
         "condition": None,
         "sparse_penalty": 0.5 if seed % 5 == 2 else None,
+        "whole_posterior": seed % 10 == 0,
         "answers": [{"shared": (numbers + numbers.T).tobytes(), "common": common if seed % 2 else None}],
     }
 
@@ -87,6 +88,7 @@ def asked(name, seed=0, size=1.0):
         "leading-popularity": {"factors": abs(size * rng.standard_normal(N_ITEMS)).tobytes()},
         "value-shares": {"number": 2, "cuts": np.array([2.0, 3.5]).tobytes()},
         "clip-norms": {"centre": size, "unit": 1e-9},
+        "user-spread": {"centre": size, "unit": 1e-9, "clip_norm": 0.4},
         "rating-round": {
             **of_round,
             "coordinates": 2,
@@ -106,6 +108,8 @@ def asked(name, seed=0, size=1.0):
             "unit": 1e-9,
             **votes,
         },
+        "choice-totals": {"dimension": 2, "vectors": (size * rng.standard_normal((N_ITEMS, 2))).tobytes()},
+        "choice-tastes": regression(rng, size, np.float32),
         "click-totals": {"dimension": 2, "vectors": (size * rng.standard_normal((N_ITEMS, 2))).tobytes()},
         "click-tastes": regression(rng, size, np.float32),
         **_of_encoder(rng, size, seed),

@@ -40,6 +40,7 @@ def made(**changes):
         ({"allowed": frozenset({"everything"})}, "got everything"),
         ({"allowed": frozenset()}, "got none"),
         ({"passes": 0}, "at least 1 pass"),
+        ({"sums": {"popularity": 0}}, "at least 1 sum of each name"),
         ({"delta": 0.0}, "delta above 0"),
         ({"epsilon": -1.0}, "epsilon > 0"),
     ],

@@ -34,6 +34,7 @@ class PartyFederation:
             noise=noise,
             epsilon=20.0,
             delta=1e-5,
+            sums={"party-models": 100},
         )
         self.desks = {}
         for each, secret in enumerate(self.secrets):
@@ -65,6 +66,14 @@ def test_over_https_parties_get_the_releases_and_models_of_a_fit_in_one_place(tm
         assert np.array_equal(one.matrix, other.matrix)
     own = found.learned(federation.x[2], federation.y[2])
     assert np.array_equal(own.model, together.party(2).model)
+
+
+def test_by_letters_parties_send_whole_posteriors_as_in_one_place(tmp_path):
+    federation, settings = PartyFederation(tmp_path), {"contribution": "posterior", "clip_norm": 0.5}
+    found = federation.learned(LocalPost(federation.desks), wanted(**settings))
+    together = wanted(**settings).fit(federation.x, federation.y)
+    for one, other in zip(found.released, together.released_, strict=True):
+        assert np.array_equal(one.matrix, other.matrix)
 
 
 def test_by_letters_parties_draw_the_noise_themselves(tmp_path):

@@ -43,6 +43,14 @@ def test_a_client_that_stops_a_pass_is_named_and_the_pass_goes_on_without_it(tmp
     assert all(2 not in each for each in post.asked[5:])  # in this pass, and in later ones
 
 
+def test_a_pass_is_not_run_again_where_clients_let_the_server_read_one_sum_of_the_name(tmp_path):
+    federation = Federation(tmp_path, sums={})
+    post = BoxesThatDoNotOpen(federation.desks, 2)
+    with pytest.raises(RefusedError, match="masks of client 2 cannot be removed"):
+        one_pass(federation, asked(POPULARITY), post)
+    assert len(post.asked) == 5
+
+
 def test_a_pass_with_noise_of_clients_is_not_run_again_because_it_would_cost_them_twice(tmp_path):
     federation = Federation(tmp_path, noise="clients")
     post = BoxesThatDoNotOpen(federation.desks, 2)

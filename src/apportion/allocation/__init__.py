@@ -1,7 +1,7 @@
-"""How one user's unit of sensitivity is divided over tasks, rows of a user are weighed, and a budget over rounds.
+"""How to divide a user's unit of sensitivity over tasks, weigh the rows of users, and divide a budget over rounds.
 
-Allocations (`Adaptive`, ...) are the argument `allocation=` of recommenders and multi-task estimators, contribution
-policies (`Smooth`, ...) the argument `bounding=` of statistics, and round schedules (`Power`, ...) `schedule=`.
+Allocations (`Adaptive`, ...) are for the argument `allocation=` of recommenders and multi-task estimators. Contribution
+policies (`Smooth`, ...) are for `bounding=` of statistics, and round schedules (`Power`, ...) for `schedule=`.
 """
 
 from apportion.allocation.policies import (
@@ -18,6 +18,7 @@ from apportion.allocation.policies import (
 from apportion.allocation.rounds import Geometric, Power, RoundSchedule, Uniform
 from apportion.allocation.users import ContributionPolicy, SampleLimit, Smooth, Unbounded
 from apportion.allocation.weightings import (
+    SplitByValue,
     SplitEqually,
     TaskFactors,
     adaptive,
@@ -40,6 +41,7 @@ __all__ = [
     "RoundSchedule",
     "SampleLimit",
     "Smooth",
+    "SplitByValue",
     "SplitEqually",
     "TailSample",
     "TaskFactors",

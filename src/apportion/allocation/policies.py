@@ -1,8 +1,8 @@
-"""Allocation policies for estimators: each says what must be released first, and then gives the weights.
+"""Allocation policies for estimators. A policy says what must be released first, and then makes the weights.
 
 An estimator gives a policy a way to release weighted counts. The policy asks as often as it declares in `releases` and
-returns a `Weighting`, which makes the weights of any users. All it asked for was released, so the weights of a user
-depend only on that user's own tasks and on released values.
+returns a `Weighting`, which makes the weights of any users. The policy sees only released values, so the weights of a
+user depend only on those and on that user's own tasks.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -87,7 +87,7 @@ class Allocated:
     Attributes:
         weights: how every user weighs its tasks.
         expected: estimated sums of the weights; released or public.
-        counts: what was released for them, in order.
+        counts: the counts that were released for the weights, in order.
     """
 
     weights: Weighting
@@ -100,7 +100,7 @@ class Allocation(Protocol):
 
     @property
     def releases(self) -> int:
-        """How many times it asks for counts."""
+        """How many times the policy asks for counts."""
 
     @property
     def neighbours(self) -> Neighbours:
@@ -114,7 +114,7 @@ class Allocation(Protocol):
 
 
 class CountedPolicy(ABC):
-    """A policy whose weights follow from released counts, if from anything."""
+    """A policy whose weights depend on released counts, or on nothing."""
 
     neighbours: ClassVar[Neighbours] = ADD_REMOVE
 
@@ -124,10 +124,10 @@ class CountedPolicy(ABC):
 
     @abstractmethod
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """Return estimated sums of those weights from `released`, all that was asked for."""
+        """Estimate the sums of those weights from `released`, the counts that the policy asked for."""
 
     def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
-        """Return both, with what was released."""
+        """Return the weights and the estimates, with the released counts."""
         made: list[ReleasedCounts] = []
 
         def counted(weights: Weighting) -> ReleasedCounts:
@@ -149,7 +149,7 @@ class EqualSplit(CountedPolicy):
         return weightings.SplitEqually()
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """As if every user had `TASKS_PER_USER` tasks, spread evenly."""
+        """Return the estimate for users with `TASKS_PER_USER` tasks each, spread evenly."""
         return _flat(TASKS_PER_USER, n_users, n_tasks)
 
 
@@ -221,7 +221,7 @@ class UniformSample(CountedPolicy):
         return weightings.uniform_sample(self.limit, self.seed)
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """As if every user had `limit` tasks, spread evenly."""
+        """Return the estimate for users with `limit` tasks each, spread evenly."""
         return _flat(self.limit, n_users, n_tasks)
 
 
@@ -237,7 +237,7 @@ class TailSample(CountedPolicy):
         return weightings.tail_sample(count(weightings.SplitEqually()).total, self.limit)
 
     def expected(self, released: Sequence[ReleasedCounts], n_users: float, n_tasks: int) -> Expected:
-        """As if every user had `limit` tasks, spread evenly."""
+        """Return the estimate for users with `limit` tasks each, spread evenly."""
         return _flat(self.limit, n_users, n_tasks)
 
 
@@ -246,7 +246,7 @@ class KnownCounts(CountedPolicy):
     """Any policy with public counts: nothing is released.
 
     Attributes:
-        policy: the policy that uses the counts; it must ask once, for those of the equal split.
+        policy: the policy that uses the counts; it must ask once, for the counts of the equal split.
         total: public Σ_j w_ij, or anything proportional to popularity.
         n_users: public number of users.
     """

@@ -3,11 +3,11 @@
 Section 4.5 of the model-protection paper gives round t an ε_t ∝ t^α or ∝ Q^(-t). For Gaussian releases ε_t stands for
 μ_t = sensitivity / noise, and what adds up is μ_t²: a round's share is proportional to t^(2α) or Q^(-2t).
 
-Where the optimum comes from: a release with noise of scale 1/μ_t leaves an error of order μ_t^(-1/2) in round t. A
+The optimum follows from errors: a release with noise of scale 1/μ_t leaves an error of order μ_t^(-1/2) in round t. A
 plain proximal method adds up Σ_t μ_t^(-1/2), an accelerated one Σ_t t μ_t^(-1/2). For a weight t^c the least sum under
 Σ μ_t² = 1 has t^c μ_t^(-3/2) ∝ μ_t, so μ_t ∝ t^(2c/5): α = 0 without acceleration and 2/5 with it (Theorem 6). Under
 strong convexity errors of early rounds are forgotten at rate Q₀ = 1 - 1/κ, or 1 - 1/√κ with acceleration (κ the
-condition number), and the same calculation has Q = Q₀^(2/5), or (1 - 1/√κ)^(1/5).
+condition number), and the same calculation gives Q = Q₀^(2/5), or (1 - 1/√κ)^(1/5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apportion.errors import InputError
 
 __all__ = ["Geometric", "Power", "RoundSchedule", "Uniform", "recommended"]
 
-_LARGEST_LOG = 600.0  # limit of the ratio of two shares, so that none vanishes
+_LARGEST_LOG = 600.0  # limit of the logarithm of the ratio of two shares, so that none vanishes
 
 
 class RoundSchedule(Protocol):

@@ -1,7 +1,8 @@
-"""Weights over users: how much of an average each user makes up, when some have many rows and others few.
+"""Weights over users: how much each user counts in an average, if some users have many rows and others few.
 
-The rows of user l get weights c_i ≥ 0 that sum to t_l, and all t to 1. Noise is paid for max_l t_l; the average itself
-varies by σ² Σ_l t_l²/k_l, where k_l is how many independent rows user l's rows are worth. So minimise
+The rows of user l get weights c_i ≥ 0 that sum to t_l, and all t to 1. The noise is proportional to max_l t_l. The
+average itself has variance σ² Σ_l t_l²/k_l, where k_l is the number of independent rows that user l's rows are worth.
+So minimise
 
     (max_l t_l)² + A Σ_l t_l²/k_l,        A = σ² over the variance of the noise per squared unit of max_l t_l.
 
@@ -16,7 +17,7 @@ Now h − A (q − h R) = h − A Σ_l (1 − h/k_l)_+ increases with h, from be
 which is constant up to min k, where S = 0, falls until the one root of h = A Σ_l (1 − h/k_l)_+ and rises after it. The
 minimiser is that root, or min k if the root is below; between two neighbouring sizes the root is A q / (1 + A R).
 
-Everything here is a function of sizes that are public, or released: nothing looks at what the rows hold.
+Everything here is a function of public or released sizes. Nothing depends on the contents of the rows.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def optimal_threshold(sizes: ArrayLike, trade_off: float, counts: ArrayLike | No
     values, users = _grouped(sizes, counts)
     inverse = _inverse(trade_off)
     beyond_root = values * (inverse + _above(users / values)) >= _above(users)
-    first = int(np.argmax(beyond_root))  # holds at the largest size, whatever the trade-off
+    first = int(np.argmax(beyond_root))  # true at the largest size, whatever the trade-off
     root = users[first:].sum() / (inverse + (users[first:] / values[first:]).sum())
     return float(np.clip(root, values[max(first - 1, 0)], values[first]))
 
@@ -164,7 +165,7 @@ class ContributionPolicy(Protocol):
         Args:
             indptr: offsets of users.
             trade_off: A of `optimal_threshold`.
-            correlation: assumed between two rows of one user.
+            correlation: the assumed correlation between two rows of one user.
         """
 
 
@@ -199,7 +200,7 @@ class SampleLimit:
 
     Attributes:
         threshold: h; None takes the best for the trade-off.
-        seed: of the choice.
+        seed: the seed of the choice.
     """
 
     threshold: int | None = None
@@ -229,7 +230,7 @@ class Unbounded:
 
 
 def unnormalised_row_weights(indptr: ArrayLike, threshold: float, correlation: float = 0.0) -> Floats:
-    """Return min(h, k_l)/s_l for every row, so that a user's total is at most h whoever else is there.
+    """Return min(h, k_l)/s_l for every row, so that a user's total is at most h and does not depend on other users.
 
     It is for private sizes. A run may have no users, or users without rows.
     """
@@ -249,11 +250,11 @@ def size_buckets(max_size: int) -> Offsets:
 
 
 def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Floats, Floats]:
-    """Return a typical size for each bucket, and how many users have it, from a released histogram.
+    """Return a typical size for each bucket, and the number of users of that size, from a released histogram.
 
-    The counts are the closest nonnegative ones to the released with the same sum (at least 1). Setting negative ones to
-    0 would leave too many users in empty buckets, and h depends most on users with large sizes. A bucket's size is the
-    geometric mean of its first and its last whole number.
+    The counts are the nonnegative numbers closest to the released counts, with the same sum (at least 1). Setting
+    negative ones to 0 would leave too many users in empty buckets, and h depends most on users with large sizes. A
+    bucket's size is the geometric mean of its first and its last whole number.
 
     Args:
         noisy_counts: released numbers of users, one per bucket.
@@ -271,7 +272,7 @@ def sizes_from_histogram(noisy_counts: ArrayLike, edges: ArrayLike) -> tuple[Flo
 
 def _projected(values: Floats, total: float) -> Floats:
     """Return the closest point with no negative entry and this sum: the same amount is subtracted from all."""
-    below = values - values.max()  # with the largest at 0 no total is lost to rounding, however large values are
+    below = values - values.max()  # the largest becomes 0: no total is lost to rounding, however large the values
     falling = np.sort(below)[::-1]
     shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
     shift = float(shifts[np.flatnonzero(falling > shifts)[-1]])
@@ -316,7 +317,7 @@ def _refuse_negative(**arrays: NDArray[Any]) -> None:
 
 
 def _above(values: Floats) -> Floats:
-    """Return, for each position, the sum of all that come after it."""
+    """Return, for each position, the sum of all values after it."""
     return np.append(np.cumsum(values[::-1])[::-1][1:], 0.0)
 
 

@@ -1,7 +1,7 @@
 """Weights over a user's tasks, as values that make the weights of any users: Σ w² ≤ 1 for each user.
 
-A user with many tasks has the same unit of sensitivity as one with few; the weights say where it goes. They depend only
-on one user's own task list and on public or released numbers, never on other users.
+A user with many tasks has the same unit of sensitivity as one with few. The weights say how it is divided. They depend
+only on one user's own task list and on public or released numbers, never on other users.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -51,7 +51,10 @@ class TaskFactors(Weighting):
         return make(raw, users.indptr, self.description, self.neighbours)
 
     def of_tasks(self, n_tasks: int) -> TaskWeights | None:
-        """The factors; None where some are negative or not finite, which users of these tasks alone are to meet."""
+        """Return the factors; None if some are negative or not finite.
+
+        Only users of such tasks are to be refused.
+        """
         factors = np.asarray(self.factors, np.float32).astype(np.float64)
         plain = factors.shape == (n_tasks,) and bool(np.isfinite(factors).all() and (factors >= 0).all())
         return TaskWeights(factors, only_down=not self.normalised) if plain else None
@@ -72,8 +75,35 @@ class SplitEqually(Weighting):
         return Weights.normalised(np.ones(users.n_rows, np.float32), users.indptr, self.description, self.neighbours)
 
     def of_tasks(self, n_tasks: int) -> TaskWeights:
-        """The same number for every task."""
+        """Return the same number for every task."""
         return TaskWeights(np.ones(n_tasks))
+
+
+def places_in_scale(users: Users, value_range: tuple[float, float]) -> NDArray[np.float32]:
+    """Return the place of each row's value in a public scale: 0 at the bottom, 1 at the top."""
+    low, high = value_range
+    held = np.clip(users.column("values"), low, high).astype(np.float32)
+    return np.asarray((held - np.float32(low)) / np.float32(high - low))
+
+
+@dataclass(frozen=True, eq=False)
+class SplitByValue(Weighting):
+    """Each row of a user counts by the place of its value in the scale, and the user's squares sum to 1.
+
+    A user with nothing but values at the bottom of the scale has no weight.
+
+    Attributes:
+        value_range: the public scale.
+    """
+
+    value_range: tuple[float, float]
+    neighbours: Neighbours = ADD_REMOVE
+    description: str = "split by the place of a value in the scale"
+
+    def form(self, users: Users) -> Weights:
+        """Return the weights of these users."""
+        places = places_in_scale(users, self.value_range)
+        return Weights.normalised(places, users.indptr, self.description, self.neighbours)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,17 +155,17 @@ class OnTasks(Weighting):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        """How weights are made."""
+        """How the weights are made."""
         return f"{self.before.description}, on {self.where} alone"
 
     @property
     def neighbours(self) -> Neighbours:  # type: ignore[override]
-        """Those of the weights before."""
+        """The neighbour relation of the weights before."""
         return self.before.neighbours
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        """As before."""
+        """Whether the weights before may be negative."""
         return self.before.signed
 
     def form(self, users: Users) -> Weights:
@@ -153,17 +183,17 @@ class OnSample(Weighting):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        """As before."""
+        """The description of the weights before."""
         return self.before.description
 
     @property
     def neighbours(self) -> Neighbours:  # type: ignore[override]
-        """As before."""
+        """The neighbour relation of the weights before."""
         return self.before.neighbours
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        """As before."""
+        """Whether the weights before may be negative."""
         return self.before.signed
 
     def form(self, users: Users) -> Weights:
@@ -173,7 +203,7 @@ class OnSample(Weighting):
 
 @dataclass(frozen=True, eq=False)
 class TimesFactors(Weighting):
-    """Each weight times a number of its own row, over `clip`, with each user's clipped to norm 1.
+    """Each weight times a number of its own row, divided by `clip`. Each user's weights are then clipped to norm 1.
 
     Multiply a release made with the result by `clip` to get the units of the numbers.
 
@@ -191,12 +221,12 @@ class TimesFactors(Weighting):
 
     @property
     def description(self) -> str:  # type: ignore[override]
-        """How weights are made."""
+        """How the weights are made."""
         return f"{self.before.description}, times residuals clipped to {self.clip:g}"
 
     @property
     def neighbours(self) -> Neighbours:  # type: ignore[override]
-        """As before."""
+        """The neighbour relation of the weights before."""
         return self.before.neighbours
 
     def form(self, users: Users) -> Weights:
@@ -226,7 +256,7 @@ def closed_form(counts: FloatArray, exponent: float, n_users: float) -> TaskFact
         n_users: public or released number of users.
     """
     omega = closed_form_of_tasks(counts, exponent, n_users)
-    largest = float(np.finfo(np.float32).max) ** 0.25  # so that no square overflows, whoever has the task
+    largest = float(np.finfo(np.float32).max) ** 0.25  # no square overflows, whichever user has the task
     return TaskFactors(np.minimum(omega, largest), f"closed form, counts^-{exponent:g}, clipped", normalised=False)
 
 
@@ -261,7 +291,7 @@ def _powers(popularity: FloatArray, exponent: float) -> NDArray[np.float64]:
         )
     with np.errstate(over="ignore"):
         powers = values**-exponent
-    if not np.isfinite(powers).all():  # for every task, whoever has it
+    if not np.isfinite(powers).all():  # check every task, whichever user has it
         raise InputError(
             f"Popularity to the power {-exponent:g} is not finite; use a smaller exponent.", argument="exponent"
         )

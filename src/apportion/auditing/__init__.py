@@ -1,4 +1,4 @@
-"""Audits of the guarantee: they look inside on neighbouring data, which no other layer can do."""
+"""Audits of the guarantee. They compare hidden values on neighbouring data, which no other layer can read."""
 
 from apportion.auditing.canaries import CanaryFinding, audit_many_runs, audit_one_run, with_canaries
 from apportion.auditing.likelihood import LikelihoodFinding, audit_likelihood

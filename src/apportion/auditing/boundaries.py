@@ -1,8 +1,8 @@
 """Where the code cuts data into blocks, and whether given data cross these cuts.
 
 A mistake at the edge of a block shows only on data with more than one block. The sizes of blocks are the whole numbers
-that modules give a name to at their top. They are read from the sources, so a new one is known on the day it is
-written. For the length of an audit, `small_blocks` makes those smaller that the data do not cross.
+that modules name at their top level. They are read from the sources, so a new one is covered on the day it is written.
+During an audit, `small_blocks` makes blocks smaller that the data do not cross.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _BLOCKS: Final = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large data are, in every respect that a block may count.
+    """The size of a data set, in everything that a block may count.
 
     Attributes:
         users: number of users.
@@ -72,7 +72,7 @@ class Sizes:
         )
 
     def beyond(self, number: int) -> list[str]:
-        """Return the respects in which the data are larger than a number."""
+        """Return what the data have more of than this number."""
         sizes = {
             "users": self.users, "rows of one user": self.of_one_user, "items": self.items,
             "rows of one item": self.of_one_item, "rows": self.rows,
@@ -85,9 +85,9 @@ class Boundary:
     """One size of a block, and how an audit crossed it.
 
     Attributes:
-        name: module and constant.
-        number: its value.
-        crossed: how, in words.
+        name: the module and the constant.
+        number: the value of the constant.
+        crossed: how the audit crossed it, in words.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Boundary:
 
 @cache
 def block_sizes() -> dict[str, int]:
-    """Return the whole numbers that modules give a name to at their top: {module.NAME: number}."""
+    """Return the whole numbers that modules name at their top level: {module.NAME: number}."""
     found = {}
     paths = (path for path in _SOURCES.rglob("*.py") if path.relative_to(_SOURCES).parts[0] not in _ELSEWHERE)
     for path in sorted(paths):
@@ -119,22 +119,22 @@ def _crossed(name: str, sizes: Sizes) -> str:
 
 
 def is_shrunk(name: str, sizes: Sizes) -> bool:
-    """Return whether `small_blocks` makes a block smaller: the data have less than two of it."""
+    """Return whether `small_blocks` makes a block smaller, because the data fill less than two of it."""
     few, smaller = not sizes.beyond(2 * block_sizes()[name]), _shrunk(sizes) < block_sizes()[name]
     return name not in NOT_SIZES and few and smaller
 
 
 @contextmanager
 def small_blocks(sizes: Sizes, *, all_numbers: bool = False) -> Iterator[list[Boundary]]:
-    """Make blocks smaller that the data do not cross, so that they have more than one of each.
+    """Shrink the blocks that the data do not cross, so that the data fill more than one of each.
 
     Args:
-        sizes: of the data.
-        all_numbers: every module and every number, not only modules in use and names that say that they are blocks; for
-            data that exceed every other limit.
+        sizes: the sizes of the data.
+        all_numbers: whether to shrink every number of every module, not only numbers of modules in use whose names say
+            that they are blocks; for data that exceed every other limit.
 
     Yields:
-        The blocks, and how the data cross each while this holds.
+        The blocks, and how the data cross each of them inside the context.
     """
     names = [name for name in block_sizes() if (_importable if all_numbers else _is_block_in_use)(name)]
     with ExitStack() as stack:
@@ -161,7 +161,7 @@ def _importable(name: str) -> bool:
 
 
 def _whole(node: ast.expr | None) -> int | None:
-    """Return a whole number that is written out, also as 1 << 20 or 2**16; None for anything else."""
+    """Return a whole number that is written out, possibly as 1 << 20 or 2**16; None for anything else."""
     parts = (ast.Constant, ast.BinOp, ast.operator)
     if node is None or not all(isinstance(part, parts) for part in ast.walk(node)):
         return None

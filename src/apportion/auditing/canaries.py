@@ -1,14 +1,14 @@
 """Canary users: added to the data of a whole fit, then searched for in the model that it releases.
 
 A canary has one task that nobody else has, with an extreme value: all of a user's possible sensitivity lies on the sums
-of that task. The task is in the public list whether the canary is in or out. How well the model separates canaries that
-were in from those that were out bounds the ε of the whole fit from below:
+of that task. The task is in the public list whether or not the canary is in the data. How well the model separates
+canaries that were in from those that were out bounds the ε of the whole fit from below:
 
 - many runs: one canary, in for half of the fits and out for the others; true and false alarms are bounded exactly;
 - one run: many canaries, each in or out by a fair coin; the number of coins guessed right bounds ε (Steinke, Nasr and
   Jagielski, "Privacy Auditing with One (1) Training Run", 2023, Theorem 5.2; docs/proofs/auditing.md).
 
-What to look at is learned from the first half of the fits, or from half of the canaries, whose coins are then shown.
+What to look at is learned from the first half of the fits, or from half of the canaries, whose coins are revealed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 Fit = Callable[[Interactions, NoiseSource], ItemModel]
 """Fits a recommender on the data with noise from the source, and returns the model."""
 _GRID, _LARGEST = 0.02, 60.0  # grid of ε for the bound from one run
-_LEAST_RUNS, _LEAST_CANARIES = 80, 160  # half of them show what to look at
+_LEAST_RUNS, _LEAST_CANARIES = 80, 160  # half of them are used to learn what to look at
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Canaries:
     Attributes:
         data: all users, including the canaries.
         users: codes of the canaries.
-        tasks: code of the task of each.
+        tasks: codes of their tasks.
     """
 
     data: Interactions
@@ -81,7 +81,7 @@ class Canaries:
         return len(self.users)
 
     def kept(self, inside: NDArray[np.bool_]) -> Interactions:
-        """Return the data with some of the canaries, as if the others had never been there."""
+        """Return the data with some of the canaries, as if the others had never existed."""
         gone = self.users[~inside]
         rows = ~np.isin(self.data.users, gone)
         return Interactions.from_arrays(
@@ -98,11 +98,11 @@ def with_canaries(data: Interactions, number: int, value: float) -> Canaries:
     Args:
         data: the real users.
         number: number of canaries to add.
-        value: the value of their only row; one at an end of the public scale, far from the mean, has the most effect.
+        value: the value of their only row. An end of the public scale, far from the mean, has the most effect.
     """
     if number < 1:
         raise InputError(f"Expected at least 1 canary, got {number}.", argument="number")
-    user_ids, task_ids = _extended(data.user_ids, number, "user"), _extended(data.task_ids, number, "task")
+    user_ids, task_ids = _extended(data.user_ids, number, "user"), _extended(data.task_ids, number, "item")
     users = np.arange(data.n_users, data.n_users + number)
     tasks = np.arange(data.n_tasks, data.n_tasks + number)
     whole = Interactions.from_codes(
@@ -126,16 +126,16 @@ def audit_many_runs(
 ) -> CanaryFinding:
     """Fit many times with one canary and without it, and bound ε from below.
 
-    If all releases are Gaussian, the Gaussian-DP parameter is bounded, which the statement claims too; otherwise ε at δ
-    itself.
+    If all releases are Gaussian, the bound is on the Gaussian-DP parameter, which the statement also claims. Otherwise
+    it is on ε at δ itself.
 
     Args:
         fit: the recommender.
         data: the users that are really there.
-        value: of the canary's only row.
-        runs: fits with the canary, and as many without.
-        confidence: of the bound.
-        noise: a source for every run, by its number.
+        value: the value of the canary's only row.
+        runs: the number of fits with the canary, and of those without it.
+        confidence: the confidence of the bound.
+        noise: returns the noise source of a run, given its number.
     """
     if runs < _LEAST_RUNS:
         raise InputError(f"Expected at least {_LEAST_RUNS} runs with the canary, got {runs}.", argument="runs")
@@ -168,10 +168,10 @@ def audit_one_run(
     Args:
         fit: the recommender.
         data: the users that are really there.
-        value: of each canary's only row.
-        canaries: how many; the coins of half of them are shown, those of the others are guessed.
-        confidence: of the bound.
-        noise: of the fit.
+        value: the value of each canary's only row.
+        canaries: the number of canaries. The coins of half of them are revealed, those of the others are guessed.
+        confidence: the confidence of the bound.
+        noise: the noise source of the fit.
         rng: tosses the coins.
     """
     if canaries < _LEAST_CANARIES:
@@ -278,13 +278,13 @@ def _bound(inside: Floats, outside: Floats, statement: Statement, alpha: float) 
 
 
 def _right_guesses(scores: Floats, inside: NDArray[np.bool_], guesses: int) -> int:
-    """Count how often canaries with the highest scores were in, and those with the lowest out."""
+    """Count right guesses: canaries with the highest scores that were in, and with the lowest that were out."""
     order = np.argsort(scores)
     return int(inside[order[len(order) - guesses :]].sum() + (~inside[order[:guesses]]).sum())
 
 
 def _most_telling(scores: Floats, inside: NDArray[np.bool_], delta: float, alpha: float) -> int:
-    """Return how many to guess at each end, judged by the shown canaries."""
+    """Return how many canaries to guess at each end, judged by the revealed ones."""
     choices = np.unique(np.linspace(len(scores) / 20, len(scores) // 2, 10).astype(int).clip(1))
 
     def bound(guesses: int) -> float:

@@ -1,7 +1,7 @@
 """A trained distinguisher: one number for each output of a mechanism, larger if one data set is more likely.
 
-It learns from draws on two neighbouring data sets how to separate them, if nobody has said what to look at. Whatever it
-learns, a bound from draws that it has not seen is valid; a poor distinguisher only makes the bound small.
+It learns from draws on two neighbouring data sets how to separate them, if the caller has not said what to look at.
+Whatever it learns, a bound from draws that it has not seen is valid; a poor distinguisher only makes the bound small.
 
 Three small models are tried, and the best on part of the training draws is kept: logistic regression on the numbers,
 logistic regression with their squares, products and extremes, and a histogram of the first model's score. Features are
@@ -56,7 +56,7 @@ def train(here: Floats, there: Floats, delta: float = 0.0) -> Score:
     Args:
         here: one row for each draw on one data set.
         there: the same on its neighbour.
-        delta: of the guarantee under test.
+        delta: the δ of the guarantee under test.
     """
     if min(len(here), len(there)) < 20:
         raise InputError(
@@ -91,7 +91,7 @@ def _enriched(rows: Floats) -> Floats:
 
 
 def _logistic(here: Floats, there: Floats, features: Callable[[Floats], Floats]) -> Score:
-    """Logistic regression with a small ridge on whitened features."""
+    """Fit a logistic regression with a small ridge on whitened features."""
     centre = np.median(np.concatenate([here, there]), axis=0)
     spread = np.maximum(np.sqrt((here.var(axis=0) + there.var(axis=0)) / 2), 1e-9)
 
@@ -115,7 +115,7 @@ def _whitening(one: Floats, two: Floats) -> Floats:
 
 
 def _newton(one: Floats, two: Floats, ridge: float = 1e-2, steps: int = 25) -> Floats:
-    """Return coefficients without an intercept, because thresholds come later."""
+    """Return coefficients without an intercept, because thresholds are chosen later."""
     rows = np.concatenate([one, two])
     signs = np.concatenate([np.ones(len(one)), -np.ones(len(two))])
     result = np.zeros(rows.shape[1])

@@ -36,7 +36,7 @@ _LEAST_CANARIES, _MOST_CANARIES = 200, 4000
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What was claimed, what was tested, what was found.
+    """What was claimed, what was tested, and what was found.
 
     Attributes:
         name: the name of what was audited.
@@ -65,7 +65,7 @@ class AuditReport:
 
 
 def audit_statement(name: str, statement: Statement) -> AuditReport:
-    """Audit what a statement claims."""
+    """Audit the claims of a statement."""
     checks = tuple(check_statement(statement))
     tried = ("the statement, recomputed",)
     return AuditReport(name, statement.epsilon, statement.delta, checks, None, 0.0, tried)
@@ -129,7 +129,7 @@ def _left_out(data: Interactions, users: int, rng: np.random.Generator) -> NDArr
 
 
 def recommender_of(model: ItemModel) -> Make:
-    """Return a function that makes the recommender of a saved model again, with its settings, in float64.
+    """Return a function that makes the recommender of a saved model again, with the same settings, in float64.
 
     Raises:
         InputError: if the model has no statement or came from another estimator.
@@ -188,18 +188,21 @@ def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budge
 
 
 def _listed_canaries(make: Make, data: Interactions, budget: Budget, rng: np.random.Generator) -> Check:
-    """Canaries with items of their own. A released list may hold such an item only with its part of δ."""
+    """Fit with canaries that have items of their own.
+
+    A released list may contain such an item only with the probability that its part of δ allows.
+    """
     added = with_canaries(data, _OWN_CANARIES, _far_value(make(), data))
     noise = SeededNoise(int(rng.integers(2**31)))
     model = make().fit(added.data, session=Session(budget, noise=noise)).model_
     known = set(map(str, model.task_ids))
     listed = sum(str(added.data.task_ids.id_of(int(task))) in known for task in added.tasks)
     words = f"the items of {listed} of {_OWN_CANARIES} canary users, who have one each, are in the list"
-    return Check("canary items", listed <= 1, words)  # two have a probability below (1000 delta)^2
+    return Check("canary items", listed <= 1, words)  # two are listed with a probability below (1000 delta)^2
 
 
 def _with_fixed_list(make: Make) -> Make:
-    """The same with a public list, so that the canaries' items are in the model and can be scored."""
+    """Return the same recommender with a public list, so that the model knows the canaries' items and scores them."""
     return lambda: make().set_params(items=None)
 
 

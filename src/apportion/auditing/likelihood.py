@@ -1,10 +1,10 @@
 """Likelihood-ratio audits: how well the best attacker separates two neighbouring data sets by what a fit releases.
 
 The attacker knows both data sets. For every run it computes the likelihood ratio of the releases: the run on one data
-set is recorded, then replayed on the other with the same released values, so that the hidden values of both are known
-at every release, even if later releases depend on earlier ones. Thresholds on the ratio are the best possible tests.
-How often they are right gives, by exact binomial bounds, a lower bound on the mechanism's ε (or μ). Any statistic would
-give a valid bound, whatever the code really draws; this one gives the largest.
+set is recorded, then replayed on the other with the same released values, so the hidden values of both are known at
+every release, even if later releases depend on earlier ones. Thresholds on the ratio are the best possible tests. Exact
+binomial bounds turn the rates of right answers into a lower bound on the mechanism's ε (or μ). Any statistic would give
+a valid bound, whatever the code really draws. This one gives the largest.
 
 A threshold is chosen on one half of the runs and judged on the other, so choosing it costs nothing.
 """
@@ -33,7 +33,7 @@ class LikelihoodFinding:
     Attributes:
         claimed: the ε of the budget.
         lower_bound: a lower bound on the mechanism's ε at the budget's δ, at `confidence`. If all releases are
-            Gaussian, it is that of a Gaussian mechanism that is as hard to distinguish; otherwise it holds for any
+            Gaussian, it is the ε of a Gaussian mechanism that is as hard to distinguish. Otherwise it holds for any
             mechanism.
         confidence: the confidence of the bound.
         draws: number of runs on each of the two data sets.
@@ -62,9 +62,9 @@ def audit_likelihood(
         data: one data set.
         neighbour: the other.
         session_arguments: the budget and the relation.
-        noise: a source for every run, by its number.
-        draws: runs on each data set.
-        confidence: of the bound.
+        noise: returns the noise source of a run, given its number.
+        draws: the number of runs on each data set.
+        confidence: the confidence of the bound.
     """
     budget = session_arguments["budget"]
 
@@ -136,7 +136,7 @@ def _best_on_half(
 
 
 def _log_ratio(fit: Fit, one: Any, other: Any, arguments: Mapping[str, Any], noise: NoiseSource) -> tuple[float, bool]:
-    """Return log p(released | one) − log p(released | other) of a run on the first, and whether all was Gaussian."""
+    """Return log p(released | one) − log p(released | other) of a run on `one`, and whether all of it was Gaussian."""
     first = RecordingSession(**arguments, noise=noise)
     fit(one, first)
     second = ReplayingSession(first, **arguments, noise=noise)

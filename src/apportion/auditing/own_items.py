@@ -1,8 +1,8 @@
-"""Does anything that is written tell who holds an item that nobody else holds?
+"""Do the written files reveal who holds an item that nobody else holds?
 
-Users with items of their own are taken out, one at a time, and the data are read again as if they had never been there:
-the list of items is that of the others. Fed the same releases, both fits must write the same files, byte for byte: ids,
-shapes, sizes and all. Where the list was taken from the data they do not, and the statement must say so.
+Users with items of their own are removed, one at a time, and the data are read again as if these users had never
+existed: the list of items is that of the others. Given the same releases, both fits must write the same files, byte for
+byte, including ids, shapes and sizes. If the list was taken from the data, they do not, and the statement must say so.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAME = "items of one user alone"
 
 
 def users_with_own_items(data: Interactions) -> NDArray[np.int32]:
-    """Codes of the users who hold an item that nobody else holds."""
+    """Return the codes of the users who hold an item that nobody else holds."""
     alone = data.by_task.counts == 1
     return np.unique(data.users[alone[data.tasks]])
 
 
 def without_trace(data: Interactions, user: int) -> Interactions:
-    """Return the data as they would be read without this user, their list of items included."""
+    """Return the data as they would be read without this user, including the list of items."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),
@@ -43,14 +43,14 @@ def without_trace(data: Interactions, user: int) -> Interactions:
 
 
 def audit_own_items(make: Callable[[], Any], data: Interactions, budget: Budget, users: int, seed: int) -> Check | None:
-    """Compare everything that is written with and without users who have items of their own; None if nobody has.
+    """Compare all written files with and without users who have items of their own; None if nobody has any.
 
     Args:
         make: makes the recommender.
-        data: with the items that occur, or a public list.
-        budget: what is claimed.
-        users: how many users to take out, one at a time.
-        seed: of the noise, and of the choice of users.
+        data: data with the items that occur, or with a public list.
+        budget: the claimed budget.
+        users: how many users to remove, one at a time.
+        seed: the seed of the noise and of the choice of users.
     """
     holders = users_with_own_items(data)
     if not len(holders) or not users:
@@ -63,7 +63,7 @@ def audit_own_items(make: Callable[[], Any], data: Interactions, budget: Budget,
         try:
             second = make().fit(without_trace(data, user), session=_replaying(first, budget, seed)).model_
             told = _difference(written, _files(second))
-        except (AuditError, ValueError) as error:  # arrays of another length, which is the leak itself
+        except (AuditError, ValueError) as error:  # arrays of another length: the leak itself
             told = str(error)
         if told:
             return _judged(model.statement, len(holders), told)
@@ -88,7 +88,7 @@ def _files(model: Any) -> dict[str, bytes]:
 
 
 def _difference(one: dict[str, bytes], other: dict[str, bytes]) -> str:
-    """The first thing that differs, in words; empty if nothing does."""
+    """Return the first difference, in words; empty if there is none."""
     if one.keys() != other.keys():
         return f"files {sorted(one)} and {sorted(other)}"
     for name, held in one.items():

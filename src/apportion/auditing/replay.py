@@ -5,14 +5,14 @@ the released values of the first, so that all see the same history at each relea
 
 - on D without user j, once with j's rows removed and once rebuilt from scratch, so that codes, vocabularies and chunk
   boundaries move as they would for a data set without j;
-- on user j alone, and on nobody at all.
+- on user j alone, and on no users at all.
 
 If the guarantee holds, then (1) every run asks for the same releases in the same order with the same shapes,
 sensitivities and noise; (2) each hidden sum moves by at most its declared sensitivity; (3) it is a sum over users, so
-the sum without j and the sum of j alone add up to the whole; (4) the result of the run is a function of what was
-released, so all runs return the same; and (5) a release on a sample of the users does not move at all when somebody
-leaves who was not in it. (1), (2) and (5) are the premise of adaptive composition. (3) and (4) catch what a bound alone
-would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
+the sum without j and the sum of j alone add up to the whole; (4) the result of the run is a function of the released
+values, so all runs return the same; and (5) a release on a sample of the users does not move at all if a user leaves
+who was not in the sample. (1), (2) and (5) are the premise of adaptive composition. (3) and (4) catch what a bound
+alone would miss: counts, maxima, seeds or settings that reach a formula or the model without a release.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Finding:
 
     Attributes:
         name: the name of the release.
-        ratio: how far the hidden sum moved when the user left, in declared sensitivities.
+        ratio: how far the hidden sum moved without the user, in declared sensitivities.
         gap: relative difference between the whole and the sum without the user plus the sum of the user alone.
     """
 
@@ -81,7 +81,7 @@ class AuditError(AssertionError):
 
 
 class RecordingSession(Session):
-    """A session that remembers hidden and released values, only in the auditor's memory."""
+    """A session that keeps hidden and released values, only in the auditor's memory."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -106,7 +106,7 @@ class RecordingSession(Session):
 
 
 class ReplayingSession(Session):
-    """A session that repeats another run's releases, and compares the hidden sums."""
+    """A session that repeats the releases of another run and compares the hidden sums."""
 
     def __init__(self, first: RecordingSession, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -173,7 +173,7 @@ def audit_neighbour(fit: Fit, data: Any, neighbour: Any, session_arguments: Mapp
         session_arguments: arguments of the sessions: the budget, the relation, a seeded noise source.
 
     Returns:
-        For each release the distance of the two hidden values, in declared sensitivities.
+        For each release, the distance between the two hidden values, in declared sensitivities.
 
     Raises:
         AuditError: if the runs ask for different releases or return different results.
@@ -191,7 +191,7 @@ def _replayed(
     published: Mapping[str, Any],
     session_arguments: Mapping[str, Any],
 ) -> ReplayingSession:
-    """Repeat the run with the first run's releases; it must ask for the same and return the same."""
+    """Repeat the run with the first run's releases. It must ask for the same releases and return the same results."""
     session = ReplayingSession(first, **session_arguments)
     _require_same(published, fit(data, session))
     if len(session.hidden) != len(first.records):
@@ -201,7 +201,7 @@ def _replayed(
 
 
 def _require_samples(first: RecordingSession, removed: ReplayingSession, data: Interactions, user: int) -> None:
-    """Check that a release on a sample does not move when a user leaves who was not in it."""
+    """Check that a release on a sample does not move if a user leaves who was not in the sample."""
     keys = sampling_keys(data.user_ids)[user : user + 1]
     for record, ratio in zip(first.records, removed.ratios, strict=True):
         outside = record.name in first.samples and not first.samples[record.name].members(keys)[0]
@@ -210,7 +210,7 @@ def _require_samples(first: RecordingSession, removed: ReplayingSession, data: I
 
 
 def _rebuilt(data: Interactions, user: int, *, keep_list: bool) -> Interactions:
-    """Return the data as they would be read without this user; a list that is not private stays."""
+    """Return the data as they would be read without this user. A list that is not private stays."""
     kept = data.users != user
     return Interactions.from_arrays(
         data.user_ids.ids_of(data.users[kept]),

@@ -1,4 +1,4 @@
-"""A statement, recomputed: do its releases fit the budget, and does each have the noise that its charge requires?
+"""Recompute a statement: do its releases fit the budget, and does each have the noise that its charge requires?
 
 Only the statement is used. It cannot show that a sensitivity is right; replay can.
 """
@@ -13,7 +13,7 @@ from apportion.privacy.keys import Law, chance_of_own_keys
 from apportion.privacy.mechanisms import mechanism_class
 
 _ROUNDING = 1e-9
-_NO_WEIGHT = 10**12  # keys of one user, each of which has next to no weight then
+_NO_WEIGHT = 10**12  # number of keys of one user at which each has practically no weight
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,16 @@ def _slack(statement: Statement) -> Check:
 
 
 def _thresholds(statement: Statement) -> bool:
-    """Whether every threshold is high enough: a key that one user alone has passes it with at most its part of δ."""
+    """Whether every threshold is high enough: a key that only one user has must pass it with at most its part of δ."""
     lists = [release for release in statement.releases if release.delta or release.threshold is not None]
     return all(_own_key_passes(release) <= release.delta for release in lists)
 
 
 def _own_key_passes(release: Release) -> float:
-    """A lower bound on the chance that noise alone lists a key; a statement does not say how keys are weighed."""
+    """Return a lower bound on the chance that noise alone lists a key.
+
+    A statement does not say how keys are weighed, so the key has no weight here.
+    """
     law: Law = "laplace" if release.epsilon is not None else "gaussian"
     scale = release.stddev / (math.sqrt(2) if law == "laplace" else 1.0)
     return 1.0 if release.threshold is None else chance_of_own_keys(release.threshold, scale, 1, law, _NO_WEIGHT)

@@ -4,10 +4,11 @@ A stream that repeats, or two draws that share part of a stream, correlate at so
 distance apart. `dependence` looks at all lags at once. Its threshold holds for independent standard normal
 numbers without any approximation: the product of two of them has the moment generating function (1 - t²)^(-1/2), and
 Chernoff's bound on a sum of n such products is added up over the lags (`largest_sum`). Products of a stream with itself
-share numbers; those of every other block of a lag's length do not, so the bound is taken for the two halves apart.
+share numbers. In every other block of a lag's length they do not, so the bound is applied to the even and the odd
+blocks separately.
 
-Noise that is scaled differently, or drawn for another shape, is found too, because a correlation does not depend on
-scale. Noise of another distribution is first turned into normal numbers (`as_normal`).
+Noise with another scale, or drawn for another shape, is detected too, because a correlation does not depend on scale.
+Noise of another distribution is first turned into normal numbers (`as_normal`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def dependence(one: NDArray[np.floating], two: NDArray[np.floating] | None = Non
     Args:
         one: numbers in the order in which they were drawn.
         two: the other stream; None for the same one, at every lag but 0.
-        alpha: probability of finding dependence where there is none, at most.
+        alpha: the largest probability of finding dependence where there is none.
     """
     first = np.asarray(one, np.float64).reshape(-1)
     second = first if two is None else np.asarray(two, np.float64).reshape(-1)
@@ -71,10 +72,10 @@ def dependence(one: NDArray[np.floating], two: NDArray[np.floating] | None = Non
 
 
 def largest_sum(n: NDArray[np.integer], alpha: float) -> Floats:
-    """Return the bound on a sum of n products of independent standard normal numbers, exceeded with probability alpha.
+    """Return a bound on a sum of n products of independent normal numbers; it fails with probability at most alpha.
 
-    The logarithm of its moment generating function, -n log(1 - t²) / 2, is at most n t² / (2 (1 - t)). Chernoff's bound
-    then gives √(2 n L) + L with L = log(2 / alpha).
+    The logarithm of the sum's moment generating function, -n log(1 - t²) / 2, is at most n t² / (2 (1 - t)). Chernoff's
+    bound then gives √(2 n L) + L with L = log(2 / alpha).
     """
     length = np.log(2 / alpha)
     return np.where(n > 0, np.sqrt(2.0 * n * length) + length, 0.0)
@@ -113,7 +114,10 @@ def _spread(record: Record) -> NDArray[np.floating] | float:
 
 
 def _allowed_alone(lags: NDArray[np.int64], overlaps: NDArray[np.int64], alpha: float) -> Floats:
-    """Return the same for a stream with itself. Products of even blocks are independent; so are those of odd blocks."""
+    """Return the same for a stream with itself.
+
+    Products of even blocks are independent, and so are products of odd blocks.
+    """
     whole, rest = np.divmod(overlaps, 2 * lags)
     even = whole * lags + np.minimum(rest, lags)
     return largest_sum(even, alpha / 2) + largest_sum(overlaps - even, alpha / 2)
@@ -129,7 +133,7 @@ def _products(one: Floats, two: Floats) -> tuple[NDArray[np.int64], Floats]:
 
 
 def _fingerprints(numbers: Floats, length: int) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of every run of so many numbers."""
+    """Return a 64-bit hash of every run of this many numbers."""
     bits = numbers.view(np.uint64)
     mixed = np.zeros(len(bits) - length + 1, np.uint64)
     for k in range(length):

@@ -69,13 +69,13 @@ def audit_mechanism(
     Args:
         mechanism: runs on (data, rng); all its randomness must come from `rng`.
         data: one data set.
-        neighbour: another that the guarantee compares it with; the more they differ, the sharper the test.
+        neighbour: a neighbour under the guarantee's relation. The more the two differ, the sharper the test.
         epsilon: the ε that is claimed.
         delta: the δ that is claimed.
-        draws: runs on each data set.
+        draws: the number of runs on each data set.
         statistic: a number for each output, fixed beforehand; None to train one.
-        confidence: of the bound.
-        seed: of all runs.
+        confidence: the confidence of the bound.
+        seed: the seed of all runs.
 
     >>> result = audit_mechanism(lambda x, rng: x + rng.laplace(scale=0.5), 0.0, 1.0, epsilon=1.0, draws=4000)
     >>> result.violated  # its epsilon is 2
@@ -106,7 +106,7 @@ def audit_outputs(
         epsilon: the ε that is claimed.
         delta: the δ that is claimed.
         statistic: a number for each output, fixed beforehand; None to train one.
-        confidence: of the bound.
+        confidence: the confidence of the bound.
     """
     _check(here, there, epsilon, delta, confidence)
     one, two = _trained(here, there, delta) if statistic is None else _computed(here, there, statistic)
@@ -118,7 +118,7 @@ def audit_outputs(
 
 
 def _trained(here: Outputs, there: Outputs, delta: float) -> tuple[Floats, Floats]:
-    """Score the second half of the draws by what was learned from the first."""
+    """Score the second half of the draws with what was learned from the first half."""
     half = min(len(here), len(there)) // 2
     one, two = distinguisher.as_matrix(here[:half]), distinguisher.as_matrix(there[:half])
     width = max(one.shape[1], two.shape[1])

@@ -43,13 +43,13 @@ class HttpsPost:
         limits: CarrierLimits | None = None,
     ) -> None:
         try:
-            from apportion.carrier.door import Door
+            from apportion.carrier.listener import Listener
         except ImportError:
             raise InputError("A federation needs uvicorn: pip install 'apportion[federated]'.", argument=None) from None
         limits = limits or CarrierLimits.of(len(conditions.roster), timeout)
         self._conditions, self._at, self._timeout = conditions, at, timeout
         self._counter = Counter(conditions, limits)
-        self._door = Door(self._counter, tls, limits)
+        self._listener = Listener(self._counter, tls, limits)
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="carrier", daemon=True)
@@ -97,10 +97,10 @@ class HttpsPost:
 
     async def _serve(self) -> None:
         """Accept connections until it is time to stop."""
-        self._door.open(self._at)
+        self._listener.open(self._at)
         await self._stop.wait()
         self._counter.close()
-        await self._door.close(_GRACE)
+        await self._listener.close(_GRACE)
 
 
 def server_tls(certificate: Path, key: Path) -> ssl.SSLContext:

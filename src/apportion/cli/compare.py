@@ -141,8 +141,8 @@ def _features(study: Study, path: Path, feature_settings: FeatureOptions, report
 def in_study_words(error: InputError) -> InputError:
     """Rewrite an error in the words of a study: what to write in `[data]`.
 
-    >>> str(in_study_words(InputError("No column looks like the task", argument="task", remedy="name it with")))
-    'No column looks like the task; name it with item in [data].'
+    >>> str(in_study_words(InputError("No column looks like the item", argument="task", remedy="name it with")))
+    'No column looks like the item; name it with item in [data].'
     """
     if error.argument is None:
         return error

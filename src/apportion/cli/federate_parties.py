@@ -73,6 +73,11 @@ def learned_at_home(federation: Federation, rows: Path, released: Path) -> Party
         raise InputError(
             f"Expected what a federation of parties released, got another file: {released.name}.", argument="released"
         ) from None
+    if features != features_of(federation):
+        raise InputError(
+            f"Expected what was released on the features of {federation.items.name}, in their order, got other ones.",
+            argument="released",
+        )
     found, labels = read_party_file(rows, label=federation.label, features=features)
     return side.learned(answers, found, labels, rows.stem)
 

@@ -63,7 +63,7 @@ def _on_given_list(data: UserFolder, options: DataOptions, path: Path) -> tuple[
         return on_list(data, [str(item) for item in listed]), (
             f"{path.name}: rows of items outside the list are left out.",
         )
-    vocabulary = Vocabulary(listed, name="task", declared=True)
+    vocabulary = Vocabulary(listed, name="item", declared=True)
     codes = vocabulary.match(data.task_ids)
     unlisted = data.first_task(codes < 0)
     if unlisted is not None:

@@ -38,7 +38,16 @@ def read_history(
     if options.min_value is not None:
         data = data.where(data.values >= np.float32(options.min_value)).with_values(1.0)
     moved, remarks = (data, ()) if whole else onto(data, model.task_ids, path)
-    return moved, (*rows.remarks, *remarks)
+    scale = _outside(moved, model.value_range, path) if model.kind == "ratings" else ()
+    return moved, (*rows.remarks, *remarks, *scale)
+
+
+def _outside(data: Interactions, scale: tuple[float, float], path: Place) -> tuple[str, ...]:
+    """Return a remark on values that are not in the model's scale, if there are any."""
+    low, high = scale
+    number = int(((data.values < low) | (data.values > high)).sum())
+    found = f"{number:,} of {data.n_observations:,} values are outside the model's scale, {low:g} to {high:g}"
+    return (f"{name_of(path)}: {found}; each counts as the nearest end of the scale.",) if number else ()
 
 
 def onto(data: Interactions, task_ids: Vocabulary, path: Place) -> tuple[Interactions, tuple[str, ...]]:

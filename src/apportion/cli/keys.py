@@ -72,7 +72,8 @@ def keys(file: Path, out: Path | None, as_json: bool, **options: Any) -> None:
         statement = json.loads(fitted.statement_.to_json())
         print_json({"keys": list(fitted.keys_), "releasable": fitted.statement_.releasable, "statement": statement})
     else:
-        click.echo(lines if out is None else f"{len(fitted.keys_)} keys: {out}\n")
+        found = lines or "No key was found that enough users hold for this budget.\n"
+        click.echo(found if out is None else f"{len(fitted.keys_)} keys: {out}\n")
         click.echo(fitted.statement_.to_text(fold_steps=True))
     if out is not None:
         write_text(out, lines)

@@ -35,7 +35,7 @@ _HEAD: Final = click.option(
 )
 
 
-@click.group(short_help="Manage budgets shared by all runs on a data set: open, show, export, verify.")
+@click.group(short_help="Manage budgets shared by all runs on a data set: init, status, history, export, verify.")
 def ledger() -> None:
     """Manage privacy budget accounts that all runs on a data set share.
 

@@ -188,8 +188,9 @@ def has_value_column(path: Place, options: DataOptions) -> bool:
         "value": options.value,
         "timestamp": options.timestamp or IGNORE,
     }
+    names = open_source(path, options).names
     try:
-        return choose_columns(open_source(path, options).names, choices).value is not None
+        return choose_columns(names, choices).value is not None
     except InputError as error:
         raise error.inside(name_of(path)) from None
 

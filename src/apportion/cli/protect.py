@@ -174,6 +174,7 @@ def _tell(shared: SharedResult, out: Path, as_json: bool) -> None:
         print_json(as_document(shared) | {"out": out, "statement": statement})
         return
     kept = shared.last.kept
-    result = "nothing: every party learns alone" if not kept else f"{kept} of {len(shared.last.values)}"
-    click.echo(f"Exceeds the noise: {result}\n\n{shared.statement.to_text()}\n")
+    alone = "No shared structure exceeds the noise: every party learns alone."
+    result = f"Exceeds the noise: {kept} of {len(shared.last.values)}" if kept else alone
+    click.echo(f"{result}\n\n{shared.statement.to_text()}\n")
     click.echo(f"To share: {out / SHARED}\nFor each party only: {out / PARTIES}")

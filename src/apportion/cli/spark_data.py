@@ -136,7 +136,7 @@ def _with_numbers(frame: Any, columns: Columns, options: DataOptions) -> Any:
 def _listed(rows: Any, options: DataOptions) -> Any:
     if not isinstance(options.items, Path):
         return rows
-    listed = Vocabulary(read_item_list(options.items), name="task", declared=True)
+    listed = Vocabulary(read_item_list(options.items), name="item", declared=True)
     return rows.on_list(listed, drop=options.unlisted == "drop")
 
 

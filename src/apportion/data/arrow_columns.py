@@ -1,7 +1,7 @@
 """Columns that arrive as Arrow batches, gathered into NumPy arrays without a Python object per row.
 
-Integer ids are kept as they come, in the narrowest type that holds a batch; text ids are looked up batch by
-batch in a list that grows, so that only int32 codes are kept; values become float32 (or float64) at once.
+Integer ids are kept as they are, in the narrowest type that holds a batch. Text ids are looked up batch by batch in a
+growing list, so that only int32 codes are kept. Values become float32 (or float64) at once.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # three digits after a comma may be thousands: those are refused
+# three digits after a comma may be thousands, so such numbers are refused
+_DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
 
 
 class IdColumn:
     """Gathers one column of ids.
 
     Args:
-        column: its name.
+        column: the name of the column.
         name: what an id is called (user, task).
-        untyped: whether the cells come from a text file, whose ids are text. If each is written as Python writes an
-            integer, the ids are kept as integers, in their order: no id loses a character, and no two become one.
+        untyped: whether the cells come from a text file, whose ids are text. If every id is written as Python writes
+            integers, the ids are kept as integers, in their order. So no id loses a character, and no two ids become
+            one.
     """
 
     def __init__(self, column: str, *, name: str, untyped: bool = False) -> None:
@@ -59,7 +61,7 @@ class IdColumn:
             self._append_integers(_as_integers(cells, self.column, first_row))
 
     def finish(self) -> EncodedIds:
-        """The codes of all rows and the vocabulary, sorted by id; the batches are let go."""
+        """Return the codes of all rows and the vocabulary, sorted by id. The batches are freed."""
         if self._integers and self._codes:
             raise InputError(f"Column {self.column!r} holds integers in some rows and text in others.", argument=None)
         return self._finish_text() if self._codes else self._finish_integers()
@@ -85,7 +87,7 @@ class IdColumn:
 
 
 class ValueColumn:
-    """Gathers a column of values as float32, or as float64 if every digit counts."""
+    """Gathers a column of values as float32, or as float64 if every digit matters."""
 
     def __init__(self, column: str, dtype: type[np.floating[Any]] = np.float32) -> None:
         self.column = column
@@ -138,7 +140,7 @@ class TimeColumn:
 
 
 def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """Join many arrays into one; the chunks are freed on the way."""
+    """Join many arrays into one. The chunks are freed one by one."""
     whole = np.empty(sum(map(len, chunks)), dtype)
     end = len(whole)
     while chunks:
@@ -185,7 +187,7 @@ def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
 
 
 def _plain_integers(encoded: EncodedIds) -> EncodedIds:
-    """Return ids as integers if all of them are texts of integers, such as 7 and -1 but not 07; else as they are."""
+    """Return ids as integers if all are texts of integers, such as 7 and -1 but not 07; otherwise unchanged."""
     integers = ids_of_texts(encoded.vocabulary.ids.tolist())
     if isinstance(integers, list):
         return encoded
@@ -239,7 +241,10 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
 
 
 def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return numbers that are written as text, also with a decimal comma; the first text that is none is named."""
+    """Return numbers that are written as text, possibly with a decimal comma.
+
+    Name the first text that is not a number.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -261,7 +266,7 @@ def has_decimal_comma(cell: str) -> bool:
 
 
 def _times_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return times that are written as text: all as numbers of seconds, or all as ISO 8601, with or without a zone."""
+    """Return times that are written as text: all as numbers of seconds, or all in ISO 8601, with or without a zone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -270,7 +275,8 @@ def _times_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     failing = {kind: first_failing(cells, casts_to(kind)) for kind in known}
     fitting = next((kind for kind, position in failing.items() if position is None), None)
     if fitting is None:
-        position = max(place for place in failing.values() if place is not None)  # as far as any of them gets
+        # the cell at which the last of them fails
+        position = max(place for place in failing.values() if place is not None)
         raise bad_cell(
             column, cells[position].as_py(), first_row + position, "a time in seconds or as 2026-11-16 09:30"
         )

@@ -1,4 +1,4 @@
-"""Texts in Arrow's forms: codes of their rows, without a Python object per row."""
+"""Texts in Arrow's forms: codes for their rows, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ArrowTexts:
-    """Gives each distinct text of a column a code on first sight.
+    """Gives each distinct text of a column a code when it first occurs.
 
     Two texts are one id if and only if Python calls them equal. Arrow's texts are in UTF-8, so equal texts have equal
-    bytes. The compiled kernel looks at these; without it Arrow finds the distinct texts of a batch, and a dictionary
-    those of all batches.
+    bytes. The compiled kernel compares these bytes. Without it, Arrow finds the distinct texts of a batch, and a
+    dictionary finds those of all batches.
     """
 
     def __init__(self, column: str) -> None:
@@ -37,7 +37,7 @@ class ArrowTexts:
         return self._dictionary.texts if self._kernel is None else self._seen
 
     def codes_of(self, cells: pa.Array) -> NDArray[np.int32]:
-        """Return the codes of a batch without missing cells, of texts or of positions in a list of texts."""
+        """Return the codes of a batch without missing cells: a batch of texts, or of positions in a list of texts."""
         import pyarrow.compute as pc
 
         if is_dictionary_of_texts(cells):
@@ -50,11 +50,11 @@ class ArrowTexts:
         import pyarrow as pa
 
         entries, positions = _plain(cells.dictionary), cells.indices.cast(pa.int32()).to_numpy()
-        if len(positions) and not 0 <= positions.min() <= positions.max() < len(entries):  # Arrow does not look
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(entries):  # Arrow does not check this
             problem = f"Column {self._column!r} is damaged: a row stands for no entry of its list of texts."
             raise InputError(problem, argument=None)
         used = np.zeros(len(entries), bool)
-        used[positions] = True  # the list may hold texts that no row has
+        used[positions] = True  # the list may hold texts that no row uses
         names = entries.filter(pa.array(used))
         code_of_entry = np.full(len(entries), -1, np.int32)
         if self._kernel is None:
@@ -78,13 +78,13 @@ class ArrowTexts:
     def _as_python(self, texts: pa.Array) -> list[str]:
         try:
             found: list[str] = texts.to_pylist()
-        except UnicodeDecodeError:  # Arrow does not look at what a file calls text
+        except UnicodeDecodeError:  # Arrow does not check what a file calls text
             raise InputError(f"Column {self._column!r} holds text that is not in UTF-8.", argument=None) from None
         return found
 
 
 def _plain(texts: pa.Array) -> pa.Array:
-    """Texts with offsets of 32 or 64 bits."""
+    """Return the texts with offsets of 32 or 64 bits."""
     import pyarrow as pa
 
     kinds = (pa.types.is_string, pa.types.is_large_string)

@@ -1,4 +1,4 @@
-"""Which column is which: names that were given, or guessed from the usual ones.
+"""Which column plays which role: by the names that were given, or guessed from the usual names.
 
 A guess ignores case and punctuation (`userId`, `user_id` and `User ID` are one name). It is made only if exactly one
 column fits; otherwise the error lists the columns in the file.
@@ -80,6 +80,7 @@ OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
 """Names from shops, books, music, places and courses, for a role that no column with a usual name has."""
 
 _REQUIRED = ("user", "task")
+_CALLED: Final = {"task": "item"}  # in messages
 
 
 def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) -> Columns:
@@ -99,12 +100,12 @@ def choose_columns(found: Sequence[str], choices: Mapping[str, ColumnChoice]) ->
 
 
 def choose_user(found: Sequence[str], given: str | None) -> str:
-    """Return the user column of a table without items: as given, or guessed."""
+    """Return the user column of a table without items: the given one, or a guess."""
     if given is not None:
         _check_given("user", given, found)
         return given
     guessed = _guess("user", found, found)
-    assert guessed is not None  # a missing user column was refused
+    assert guessed is not None  # a missing user column was refused before
     return guessed
 
 
@@ -115,10 +116,14 @@ def usually(role: str, names: Sequence[str]) -> list[str]:
     return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]
 
 
+def _called(role: str) -> str:
+    return _CALLED.get(role, role)
+
+
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
     if name not in found:
         raise InputError(
-            f"There is no column {name!r} to use as {role}; the columns are {_listed(found)}.", argument=role
+            f"There is no column {name!r} to use as {_called(role)}; the columns are {_listed(found)}.", argument=role
         )
     if found.count(name) > 1:
         raise InputError(
@@ -131,19 +136,23 @@ def _check_distinct(given: Mapping[str, str]) -> None:
     for position, role in enumerate(roles):
         for other in roles[:position]:
             if given[role] == given[other]:
-                raise InputError(f"Column {given[role]!r} cannot be both {other} and {role}.", argument=role)
+                problem = f"Column {given[role]!r} cannot be both {_called(other)} and {_called(role)}."
+                raise InputError(problem, argument=role)
 
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
     fitting = usually(role, candidates)
     if len(fitting) > 1:
         raise InputError(
-            f"Columns {_listed(fitting)} among {_listed(found)} could each be the {role}",
+            f"Columns {_listed(fitting)} among {_listed(found)} could each be the {_called(role)}",
             argument=role,
             remedy="say which with",
         )
     if not fitting and role in _REQUIRED:
-        problem = f"No column looks like the {role} among {_listed(found)}"
+        problem = f"No column looks like the {_called(role)} among {_listed(found)}"
+        if any(name.strip().replace(".", "", 1).isdigit() for name in found):
+            remedy = "if the first line holds data, name the columns with"
+            raise InputError(problem, argument="columns", remedy=remedy)
         raise InputError(problem, argument=role, remedy="name it with")
     return fitting[0] if fitting else None
 

@@ -1,4 +1,4 @@
-"""From raw columns to codes and numbers: the checks that all ways into `Interactions` share.
+"""From raw columns to codes and numbers: the checks that all constructors of `Interactions` share.
 
 Ids become int32 codes and a `Vocabulary`, values become finite float32, timestamps int64. Anything else is refused in
 one sentence with the column, the value and the row (data rows are counted from 1).
@@ -55,9 +55,10 @@ def encode_ids(ids: ArrayLike, column: str, *, name: str) -> EncodedIds:
 
 
 class TextCodes:
-    """Gives each distinct text a code on first sight. Two texts are one id if and only if Python calls them equal.
+    """Gives each distinct text a code when it first occurs.
 
-    The loop over texts runs in C, by `map` over a dictionary's lookup.
+    Two texts are one id if and only if Python calls them equal. The loop over texts runs in C, by `map` over a
+    dictionary's lookup.
     """
 
     def __init__(self) -> None:
@@ -79,8 +80,8 @@ def in_sorted_order(texts: list[str], codes: list[NDArray[np.int32]], column: st
 
     Args:
         texts: the distinct texts, in the order of their codes.
-        codes: those of all rows, in several arrays, which are freed on the way.
-        column: its name.
+        codes: the codes of all rows, in several arrays, which are freed one by one.
+        column: the name of the column.
         name: what an id is called.
     """
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -102,7 +103,7 @@ def in_sorted_order(texts: list[str], codes: list[NDArray[np.int32]], column: st
 
 
 def distinct_integers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the distinct integers of a column, sorted; by a presence table if they lie close together."""
+    """Return the distinct integers of a column, sorted. If they lie close together, a presence table finds them."""
     lowest, highest = int(ids.min()), int(ids.max())
     span = highest - lowest + 1
     if span > max(_COMPACT_SPAN_PER_ROW * len(ids), _COMPACT_SPAN_ALWAYS):
@@ -123,7 +124,7 @@ def match_public_list(
     Args:
         encoded: the column.
         public: the list; None to leave the column as it is.
-        by_text: whether 7 and "7" are the same id, as between files of which only one has a schema.
+        by_text: whether 7 and "7" are the same id, as for two files of which only one has a schema.
     """
     if public is None:
         return encoded
@@ -137,7 +138,8 @@ def match_public_list(
     if (new_codes < 0).any():
         row = int(np.argmax(new_codes[encoded.codes] < 0))
         unlisted = encoded.vocabulary.id_of(int(encoded.codes[row]))
-        raise bad_cell(encoded.column, unlisted, row + 1, f"one of the {len(listed)} {name}s of the public list")
+        some = f"one of the {len(listed)} {name}s" if len(listed) != 1 else f"the only {name}"
+        raise bad_cell(encoded.column, unlisted, row + 1, f"{some} of the public list")
     return EncodedIds(encoded.column, new_codes[encoded.codes], listed)
 
 
@@ -145,15 +147,16 @@ def refuse_single_user(users: EncodedIds) -> None:
     """Refuse a single user: it is almost always the wrong column, and one user cannot be hidden."""
     if len(users.vocabulary) == 1:
         only, n_rows = users.vocabulary.id_of(0), len(users.codes)
+        alone = "user" if n_rows == 1 else "the same user"
+        found = "in its only row" if n_rows == 1 else f"in every row (rows 1 to {n_rows})"
         raise InputError(
-            f"Column {users.column!r} holds the same user {only!r} in every row (rows 1 to {n_rows}); "
-            "expected at least two users.",
+            f"Column {users.column!r} holds {alone} {only!r} {found}; expected at least two users.",
             argument=None,
         )
 
 
 def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.float32]:
-    """Return values as finite float32, a copy; the first cell that is not a finite number is named."""
+    """Return values as finite float32, a copy. Name the first cell that is not a finite number."""
     array = _one_column(values, column, n_rows=n_rows)
     if array.dtype.kind not in "biuf":
         array = _numbers_from_objects(array, column)
@@ -161,7 +164,7 @@ def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.floa
 
 
 def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.float32]:
-    """Return a numeric array as float32. Refuse NaN, infinities and what overflows float32."""
+    """Return a numeric array as float32. Refuse NaN, infinities and numbers that overflow float32."""
     with np.errstate(over="ignore"):
         converted = array.astype(np.float32)
     finite = np.isfinite(converted)
@@ -172,7 +175,7 @@ def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArr
 
 
 def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.int64]:
-    """Return timestamps as int64 seconds since 1970; `datetime64` is converted, fractions are dropped."""
+    """Return timestamps as int64 seconds since 1970. `datetime64` is converted, and fractions are dropped."""
     array = _one_column(timestamps, column, n_rows=n_rows)
     if array.dtype.kind == "M":
         refuse_where(np.isnat(array), array, column, first_row=1, expected="a time")
@@ -183,7 +186,7 @@ def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray
 
 
 def whole_seconds(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.int64]:
-    """Return a numeric array as int64, fractions dropped. Refuse what int64 cannot hold."""
+    """Return a numeric array as int64, with fractions dropped. Refuse numbers that int64 cannot hold."""
     if array.dtype.kind == "f" or array.dtype == np.uint64:
         fits = (array > -(2.0**63)) & (array < 2.0**63)
         refuse_where(~fits, array, column, first_row=first_row, expected="a time in seconds")
@@ -220,7 +223,7 @@ def _is_number(cell: object) -> bool:
 
 
 def checked_codes(codes: ArrayLike, vocabulary: Vocabulary) -> NDArray[np.int32]:
-    """Return codes as int32; refuse any that the vocabulary does not have."""
+    """Return codes as int32. Refuse codes that the vocabulary does not have."""
     array = np.asarray(codes)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise InputError(

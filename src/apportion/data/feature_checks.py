@@ -2,7 +2,7 @@
 
 In private learning, every item has its own statistics, and each costs noise. A feature such as the font size of an
 advertisement turns one item into many; a feature whose values each occur with one item is an id under another name.
-Both show in the public features alone.
+Both can be seen in the public features alone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from apportion.data.sparse_rows import SparseRows
 
-_ALONE = 0.8  # share of a group's entries whose value no other item has
-_MULTIPLIED = 3.0  # items per item that would be left without the group
+_ALONE = 0.8  # a group is specific if this share of its entries has a value that no other item has
+_MULTIPLIED = 3.0  # number of items for each item that would be left without the group
 _FEWEST_ITEMS = 20
 _GROUPS_TO_JUDGE_BY = 3
 _GROUPS_OF_A_GRID = 2
-_FILLED = 0.5  # share of all combinations of two groups that occur
-_SHORTEST_SIDE = 3  # values of the coarser of the two
-_TOLD_APART = 0.8  # different combinations per item
+_FILLED = 0.5  # share of all combinations of two groups that must occur
+_SHORTEST_SIDE = 3  # least number of values of the coarser group
+_TOLD_APART = 0.8  # number of different combinations per item
 
 
 def too_specific(rows: SparseRows) -> list[str]:

@@ -60,7 +60,7 @@ class FeatureGroup:
 
     @property
     def size(self) -> int:
-        """The number of columns it makes."""
+        """The number of columns that the group makes."""
         by_kind = {"number": 1, "binned": len(self.numbers), "text": self.buckets}
         return by_kind.get(self.kind, len(self.words))
 

@@ -36,7 +36,7 @@ _FURTHER_ID_NAMES = ("id",)
 
 
 class FineFeaturesWarning(UserWarning):
-    """A feature distinguishes items without saying what they share."""
+    """A feature distinguishes items without saying what items share."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ItemFeatures:
     Attributes:
         item_ids: the items that have features.
         rows: their features.
-        space: how they were read, so that later items are read the same way.
+        space: how they were read, so that later items can be read the same way.
 
     Example:
         >>> import pyarrow as pa
@@ -121,9 +121,9 @@ class ItemFeatures:
             item: name of the id column; guessed from the usual names by default.
             kinds: what columns hold, by name, or "ignore"; other kinds are guessed from the cells.
             crosses: columns whose combinations within a row form a separate feature group.
-            separator: what separates words in a cell of several.
-            bins: knots of a binned number.
-            buckets: columns of hashed text.
+            separator: what separates words in a cell with several words.
+            bins: the number of knots of a binned number.
+            buckets: the number of columns of hashed text.
             space: how other items were read; columns are then read in the same way, and the arguments from `kinds`
                 to `buckets` are not used.
         """
@@ -181,7 +181,7 @@ class ItemFeatures:
         return self.rows.take(found)
 
     def beside(self, other: ItemFeatures) -> ItemFeatures:
-        """Return the features of both, matched by id; an item in only one of them has only its features."""
+        """Return the features of both, matched by id. An item in only one of them has only the features of that one."""
         both = {group.name for group in self.space.groups} & {group.name for group in other.space.groups}
         if both:
             raise InputError(f"Expected features of different names, got {sorted(both)[0]!r} twice.", argument="other")
@@ -263,7 +263,7 @@ def _refuse_same_names(names: Sequence[str]) -> None:
 
 
 def _rows_per_item(items: NDArray[np.int64], rows: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
-    """Return the number of rows with a number for each item."""
+    """Return, for each item, how many of its rows have a number."""
     _, first = np.unique(rows, return_index=True)
     return np.bincount(items[first], minlength=n_items)
 
@@ -285,5 +285,5 @@ def _as_table(frame: Any) -> pa.Table:
 
 
 def _like(ids: Ids, others: Ids) -> Ids:
-    """Return ids in a type that is comparable with the others'."""
+    """Return ids in a type that can be compared with the others."""
     return ids if ids.dtype == others.dtype else ids.astype(TEXT)

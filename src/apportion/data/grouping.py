@@ -1,4 +1,4 @@
-"""Rows of users (or parties) who may have many: from a column of ids to user-major order and offsets."""
+"""Grouping of rows by user (or party): from a column of ids to user-major order and offsets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def group_rows(
 
     Args:
         users: the ids.
-        n_rows: how many there must be.
+        n_rows: the number of ids that there must be.
         single_user: whether one user may have all rows; if participation is private, a refusal would reveal it.
         column: the name of the argument, for messages.
         name: what one id stands for.

@@ -1,7 +1,7 @@
-"""Rows of users by group: groups are known by their texts, and rows of one user lie in the order of their groups.
+"""Rows of users by group. Groups are identified by their texts, and the rows of one user are ordered by group.
 
 A group is the text of one column, or of several columns together, written as a JSON list. Codes are in the order of the
-texts. Where the list of groups is private, nothing but texts and that order may follow from the codes.
+texts. If the list of groups is private, the codes may reveal nothing but the texts and their order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apportion.errors import InputError
 
 Codes = NDArray[np.int32]
 
-ALL = ""  # the one group where no column divides the rows
+ALL = ""  # the only group, if no column divides the rows
 _FEW_CODES = 1 << 16
 
 
@@ -34,15 +34,16 @@ class RowsByGroup:
     """Users with their rows.
 
     Attributes:
-        users: a column "tasks" of codes of groups, ascending within a user, and the columns of values.
-        texts: of the groups, by code, in text order.
+        users: the users, with the codes of groups in the column "tasks", ascending within a user, and columns of
+            values.
+        texts: the texts of the groups, by code, in text order.
     """
 
     users: Users
     texts: tuple[str, ...]
 
     def on_list(self, texts: Sequence[str]) -> RowsByGroup:
-        """The rows of listed groups alone; codes are places in the list, which must be in text order."""
+        """Return only the rows of listed groups. Codes are positions in the list, which must be in text order."""
         place = {text: code for code, text in enumerate(texts)}
         codes = np.array([place.get(text, -1) for text in self.texts] or [-1], np.int32)
         return RowsByGroup(self.users.recoded(codes, len(texts)), tuple(texts))
@@ -53,7 +54,7 @@ class RowsByGroup:
 
 
 def each_group_once(users: Users) -> Users:
-    """Return the users with their first row of each group alone; rows of a user are in the order of their groups."""
+    """Return the users with only the first row of each group. The rows of a user are ordered by group."""
     tasks = users.column("tasks")
     first = np.zeros(len(tasks) + 1, bool)
     first[users.indptr] = True
@@ -67,10 +68,10 @@ def rows_by_group(
     """Sort rows by user and then by group.
 
     Args:
-        users: whose row it is: ids, or codes of them.
-        by: the columns that divide rows into groups; all rows are one group if there are none.
+        users: the user of each row: ids, or codes of ids.
+        by: the columns that divide rows into groups. Without columns, all rows are one group.
         n_rows: how many rows there must be.
-        columns: further columns of rows.
+        columns: further columns, with one entry per row.
 
     >>> rows = rows_by_group(["ann", "bob", "ann"], [["north", "south", "east"]], 3)
     >>> rows.texts, rows.users.column("tasks")
@@ -88,7 +89,7 @@ def rows_by_group(
 
 
 def text_of(parts: Sequence[Any]) -> str:
-    """The text of a group, from what its columns hold.
+    """Return the text of a group, from the cells of its columns.
 
     >>> text_of(["north"]), text_of(["north", 7])
     ('north', '["north", "7"]')
@@ -97,7 +98,7 @@ def text_of(parts: Sequence[Any]) -> str:
 
 
 def parts_of(text: str, n_columns: int) -> tuple[str, ...]:
-    """What the columns of a group hold.
+    """Return the cells of a group's columns, from its text.
 
     >>> parts_of('["north", "7"]', 2)
     ('north', '7')
@@ -130,7 +131,10 @@ def grouped(columns: Sequence[EncodedIds], n_rows: int) -> tuple[Codes, tuple[st
 
 
 def _distinct(codes: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the codes that occur, ascending, and where each row's code lies among them; few codes need no sort."""
+    """Return the codes that occur, ascending, and the position of each row's code among them.
+
+    Few codes need no sort.
+    """
     if most > max(len(codes), _FEW_CODES):
         found, places = np.unique(codes, return_inverse=True)
         return found, places.ravel()

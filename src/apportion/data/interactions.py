@@ -81,7 +81,7 @@ class Interactions:
 
     @cached_property
     def as_users(self) -> Users:
-        """The same rows as a run of users for engines; arrays are shared."""
+        """The same rows as a run of users for engines. The arrays are shared."""
         columns = {"tasks": self.tasks, "values": self.values}
         keys = partial(sampling_keys, self.user_ids)
         return Users(self.by_user.indptr, columns, n_tasks=self.n_tasks, keys=keys)
@@ -118,7 +118,7 @@ class Interactions:
             )
         return cls.from_encoded(
             encoded,
-            encode_ids(given, "tasks", name="task"),
+            encode_ids(given, "tasks", name="item"),
             None if values is None else as_values(values, "values", n_rows=n_rows),
             None if timestamps is None else as_timestamps(timestamps, "timestamps", n_rows=n_rows),
             task_ids=task_ids,
@@ -173,7 +173,7 @@ class Interactions:
             np.ones(n_rows, np.float32) if values is None else as_values(values, "values", n_rows=n_rows),
             None if timestamps is None else as_timestamps(timestamps, "timestamps", n_rows=n_rows),
         ]
-        del user_codes, task_codes, users, tasks, values, timestamps  # with 25M rows, nothing is kept twice
+        del user_codes, task_codes, users, tasks, values, timestamps  # with 25M rows, nothing may be held twice
         sort_user_major(columns, user_ids, task_ids)
         return cls(*columns, user_ids=user_ids, task_ids=task_ids)  # type: ignore[arg-type,misc]
 
@@ -270,7 +270,7 @@ class Interactions:
 
     @property
     def digest(self) -> str:
-        """A digest of all rows and ids; private, as the data are."""
+        """A digest of all rows and ids. It is private, like the data."""
         made = sha256()
         for column in (self.users, self.tasks, self.values, self.timestamps):
             made.update(b"-" if column is None else np.ascontiguousarray(column).data)

@@ -1,8 +1,8 @@
-"""Data on another list of tasks than their own: tasks match by text, and rows of unlisted tasks are left out.
+"""Data on another list of tasks than their own. Tasks match by text, and rows of unlisted tasks are left out.
 
-Where the list of tasks is private, a task that is not listed may move nothing else. Codes count the tasks before them,
-and ids are integers unless somebody's is text. So tasks are put in the order of their texts first, and the ids of a
-list follow from the listed texts alone.
+If the list of tasks is private, a task that is not listed must not affect anything else. But a code depends on the
+number of tasks before it, and all ids are text if a single one is. So tasks are first put in the order of their texts,
+and the ids of a list follow from the listed texts alone.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from apportion.data.user_keys import pair_keys
 from apportion.data.users import UserParts, Users
 from apportion.data.vocabulary import Vocabulary, as_text, ids_of_texts
 
-_PRIORITY_SEED = 0  # public; which of its tasks a user of very many takes needs no secret
+_PRIORITY_SEED = 0  # public; no secret is needed to choose among the tasks of a user with very many
 
 Data = TypeVar("Data", bound=UserData)
 
 
 def texts_of(task_ids: Vocabulary) -> list[str]:
-    """The ids as text, by code."""
+    """Return the ids as text, by code."""
     return [str(each) for each in task_ids]
 
 
 def in_text_order(data: Data) -> Data:
-    """The same rows, with tasks known by text and coded in the order of their texts."""
+    """Return the same rows, with tasks identified by text and coded in the order of their texts."""
     texts = texts_of(data.task_ids)
     order = sorted(range(len(texts)), key=texts.__getitem__)
     if data.task_ids.holds_text and order == list(range(len(texts))):
         return data
     rank = np.empty(len(texts), np.int32)
     rank[order] = np.arange(len(texts), dtype=np.int32)
-    ids = Vocabulary(as_text([texts[k] for k in order], "task"), name=data.task_ids.name)
+    ids = Vocabulary(as_text([texts[k] for k in order], "item"), name=data.task_ids.name)
     return data.recoded(rank, ids)
 
 
 def on_list(data: Data, texts: Sequence[str]) -> Data:
-    """The rows of listed tasks, in the order of the list; nothing else of the data's own list is left."""
+    """Return the rows of listed tasks, coded in the order of the list. Nothing else of the data's own list is kept."""
     listed = Vocabulary(ids_of_texts(texts), name=data.task_ids.name, declared=True)
     place = {text: code for code, text in enumerate(texts)}
     codes = np.array([place.get(text, -1) for text in texts_of(data.task_ids)] or [-1], np.int32)
@@ -57,13 +57,13 @@ def with_priorities(data: UserData) -> UserParts:
 
 @dataclass(frozen=True, eq=False)
 class Priorities:
-    """Adds that column to a part of the users; `hashed` holds a number for each task."""
+    """Adds the column "priority" to a part of the users. `hashed` holds a number for each task."""
 
     hashed: NDArray[np.uint64]
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Priorities:
-        """From the texts of the tasks, by code."""
+        """Make it from the texts of the tasks, by code."""
         digests = b"".join(blake2b(text.encode(), digest_size=8).digest() for text in texts)
         return cls(np.frombuffer(digests or bytes(8), "<u8").astype(np.uint64))
 

@@ -1,4 +1,4 @@
-"""Columns of finite numbers from any source; other content is named with its place."""
+"""Columns of finite numbers from any source. Errors name anything else with its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apportion.errors import InputError
 
 
 def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return a matrix of finite float64 with at least one column; the first bad cell is named."""
+    """Return a matrix of finite float64 with at least one column. Name the first bad cell."""
     matrix = as_floats(values, name)
     if matrix.ndim != 2 or matrix.shape[1] < 1:
         raise InputError(
@@ -25,7 +25,8 @@ def finite_matrix(values: ArrayLike, name: str) -> NDArray[np.float64]:
             "(counting from 1).",
             argument=name,
         )
-    return np.ascontiguousarray(matrix)  # another memory layout, which may depend on who is there, rounds differently
+    # another memory layout, which may depend on the other users, rounds differently
+    return np.ascontiguousarray(matrix)
 
 
 def finite_rows(values: ArrayLike, name: str) -> NDArray[np.float64]:

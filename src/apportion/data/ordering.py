@@ -13,7 +13,7 @@ from apportion.linalg.orders import stable_order, take
 
 
 def sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, task_ids: Vocabulary) -> None:
-    """Sort rows in place in the list, one column after another, so that only one is held twice."""
+    """Sort the rows of all columns, in place in the list, one column after another, so that only one is held twice."""
     users, tasks = columns[0], columns[1]
     assert users is not None
     assert tasks is not None
@@ -29,7 +29,7 @@ def sort_user_major(columns: list[NDArray[Any] | None], user_ids: Vocabulary, ta
 def user_major_order(
     users: NDArray[np.int32], tasks: NDArray[np.int32], n_users: int, n_tasks: int
 ) -> NDArray[np.int64] | None:
-    """The stable order by user and then task; `None` where the rows are in that order already."""
+    """Return the stable order by user and then task; `None` if the rows are already in that order."""
     ordered = users[1:] > users[:-1]
     ordered |= (users[1:] == users[:-1]) & (tasks[1:] >= tasks[:-1])
     if bool(ordered.all()):
@@ -45,12 +45,12 @@ def refuse_repeated_pairs(
     user_ids: Vocabulary,
     task_ids: Vocabulary,
 ) -> None:
-    """Refuse a row that repeats the user and the task of an earlier one, and name it.
+    """Refuse a row that repeats the user and the task of an earlier row, and name it.
 
     Args:
         users: codes, sorted.
         tasks: codes, sorted within each user.
-        order: the rows that they were in, equal pairs in the order of their rows; None for the same.
+        order: the original rows, with equal pairs in the order of their rows; None if the order is the same.
         user_ids: what codes of users stand for.
         task_ids: what codes of tasks stand for.
     """
@@ -60,7 +60,7 @@ def refuse_repeated_pairs(
     positions = np.flatnonzero(repeats) + 1
     rows = positions if order is None else order[positions]
     row, place = int(rows.min()), int(positions[rows.argmin()])
-    earlier = place - 1 if order is None else int(order[place - 1])  # the first repetition comes second
+    earlier = place - 1 if order is None else int(order[place - 1])  # the repetition comes second
     user_id, task_id = user_ids.id_of(int(users[place])), task_ids.id_of(int(tasks[place]))
     raise InputError(
         f"User {user_id!r} has {task_ids.name} {task_id!r} in row {earlier + 1} "

@@ -1,4 +1,4 @@
-"""Tables of databases: what the formats and the URLs of databases share. Rows of a database have no order."""
+"""Tables of databases: what the file formats and the URLs of databases share. Rows of a database have no order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Database(Protocol):
-    """A database that is opened for each use, to read only."""
+    """A database that is opened read-only for each use."""
 
     def tables(self) -> list[str]:
         """Return the names of all tables."""

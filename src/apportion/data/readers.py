@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Choices = Mapping[str, ColumnChoice]
 Gatherers = Sequence[IdColumn | ValueColumn | TimeColumn]
 Finish = Callable[..., Interactions]
-_ROWS_FOR_THREADS = 1 << 16  # of a batch; fewer are not worth a thread
+_ROWS_FOR_THREADS = 1 << 16  # rows of a batch; smaller batches are not worth a thread
 """`Interactions.from_encoded` with everything but the columns given."""
 
 
@@ -68,7 +68,8 @@ def read_frame(
     import pyarrow as pa
 
     rules = rules or RowRules()
-    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):  # a plan of polars: only what is needed is computed
+    # a lazy frame of polars: only what is needed is computed
+    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):
         frame = frame.select(_wanted(tuple(frame.collect_schema().names()), choices, rules)).lazy().collect()
     if not hasattr(frame, "__arrow_c_stream__"):
         raise InputError(
@@ -87,7 +88,7 @@ def read_frame(
 
 
 def _wanted(found: tuple[str, ...], choices: Choices, rules: RowRules) -> list[str]:
-    """Return the columns to read: of the roles, then of the rules."""
+    """Return the columns to read: those of the roles, then those of the rules."""
     roles = _kinds(choose_columns(found, choices))
     return list(roles | rules.kinds(roles, found, untyped=False))
 
@@ -121,7 +122,7 @@ class _Reading:
     def gather(self, batches: Iterable[pa.RecordBatch], left_out: dict[str, int] | None) -> Interactions:
         """Stream batches into one gatherer per column, then encode."""
         user = IdColumn(self.columns.user, name="user", untyped=self.untyped)
-        task = IdColumn(self.columns.task, name="task", untyped=self.untyped)
+        task = IdColumn(self.columns.task, name="item", untyped=self.untyped)
         value = None if self.columns.value is None else ValueColumn(self.columns.value)
         timestamp = None if self.columns.timestamp is None else TimeColumn(self.columns.timestamp)
         counted: dict[str, int] = {}
@@ -152,7 +153,7 @@ class _Reading:
         counted: dict[str, int],
         left_out: dict[str, int] | None,
     ) -> Interactions:
-        """Join repeated pairs and encode; also tells how many rows were left out."""
+        """Join repeated pairs and encode the columns. Also count the rows that were left out."""
         rows = Rows(users.codes, tasks.codes, values, timestamps)
         sizes = (len(users.vocabulary), len(tasks.vocabulary))
         one_each = combine_repeats(rows, self.rules.repeats, *sizes, by_row=self.ordered)
@@ -167,7 +168,10 @@ class _Reading:
 
 
 def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None:
-    """Append a batch to every column, large ones side by side; of several bad cells the first column's is named."""
+    """Append a batch to every column, large batches in parallel.
+
+    Of several bad cells, name the one of the first column.
+    """
     if not batch.num_rows:
         return
     threads = None if batch.num_rows >= _ROWS_FOR_THREADS else 1
@@ -177,7 +181,7 @@ def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None
 
 @contextmanager
 def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
-    """Say of an error that its row is counted among the rows that are kept, if others are left out."""
+    """Add to an error that its row is counted among the kept rows, if other rows are left out."""
     try:
         yield
     except InputError as error:

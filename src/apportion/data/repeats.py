@@ -1,8 +1,8 @@
 """Several rows of one user for one task become one row: the last, the first, or one made of all of them.
 
-What becomes of a user's rows depends on that user's rows alone. So two data sets that differ in one user's rows still
-differ in that user's rows alone. Values are added in ascending order: the order of rows in a file, or of files in a
-folder, does not change a mean.
+The result for a user depends only on that user's rows. So two data sets that differ in one user's rows still differ
+only in that user's rows. Values are added in ascending order, so a mean does not depend on the order of rows in a file,
+or of files in a folder.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rows:
 
 
 def combine_repeats(rows: Rows, rule: Repeats, n_users: int, n_tasks: int, *, by_row: bool = True) -> Rows:
-    """Return rows of which no two have the same user and task.
+    """Return rows in which no two have the same user and task.
 
     Args:
         rows: rows in the order of their source.
@@ -68,7 +68,7 @@ def combine_repeats(rows: Rows, rule: Repeats, n_users: int, n_tasks: int, *, by
 
 
 def _chosen(rows: Rows, begins: NDArray[np.bool_], rule: Repeats, *, by_row: bool) -> NDArray[np.int64]:
-    """Return the row that stands for each pair: the first or last by time, and then by row, or else by value."""
+    """Return the row that represents each pair: the first or last by time, then by row, otherwise by value."""
     pair = np.cumsum(begins) - 1
     ties = np.arange(len(pair)) if by_row else rows.strengths
     times = np.zeros(len(pair), np.int64) if rows.timestamps is None else rows.timestamps

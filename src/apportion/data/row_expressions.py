@@ -79,7 +79,7 @@ class Expression:
     _whole: _Part
 
     def chosen(self, batch: pa.RecordBatch, first_row: int = 1) -> pa.Array:
-        """Return for each row of a batch whether it is chosen.
+        """Return, for each row of a batch, whether it is chosen.
 
         Args:
             batch: rows with all columns of the expression.
@@ -95,7 +95,7 @@ class Expression:
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse an expression; whatever is not in the language is refused in one sentence.
+    """Parse an expression. Refuse anything outside the language in one sentence.
 
     >>> parse_expression("rating > 0 and not lower(country) in ('de', 'fr')").columns
     {'rating': 'number', 'country': 'text'}
@@ -255,7 +255,7 @@ class _Parser:
         return _call("cast", gives, part) if name.lower() == "length" else part
 
     def _as(self, part: _Part, kind: Held) -> _Part:
-        """Return a part as a number, a text or a truth; a column is read so from now on."""
+        """Return a part as a number, a text or a truth value. From then on, a column is read as that."""
         if part.column is None or kind == "truth":
             if part.holds != kind:
                 raise InputError(f"Expected a {kind}, got a {part.holds} in {self._text!r}.", argument="where")
@@ -343,7 +343,7 @@ def _column(name: str, kind: Held = "anything") -> _Part:
 
 
 def _call(function: str, gives: Held, *parts: _Part) -> _Part:
-    """Return the part that a function of Arrow computes from others; numbers are float64 throughout."""
+    """Return a part that a function of Arrow computes from other parts. All numbers are float64."""
 
     def called(columns: Columns) -> Cells:
         import pyarrow as pa
@@ -360,7 +360,7 @@ def _negated_if(negative: bool, part: _Part) -> _Part:
 
 
 def _cells(cells: pa.Array, name: str, held: Held, first_row: int) -> pa.Array:
-    """Return the cells of a column as float64 or as text; the first one that cannot be is named."""
+    """Return the cells of a column as float64 or as text. Name the first cell that cannot be converted."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(cells.type):

@@ -1,7 +1,7 @@
 """Public rules by which rows of ordinary files are chosen and joined: an expression, empty cells, repeated pairs.
 
-Each rule is applied within one user's rows. The number of rows that it left out is private: it may be told on the
-terminal of whoever holds the data, and goes nowhere else.
+Each rule is applied within one user's rows. The number of rows that it left out is private: it may be shown on the
+terminal of the person who holds the data, and nowhere else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IN_WORDS: Final[Mapping[Repeats, str]] = {
 
 @dataclass(frozen=True)
 class RowRules:
-    """Which rows are kept, and what becomes of repeated ones.
+    """Which rows are kept, and how repeated rows are handled.
 
     Attributes:
         where: an expression on a row's own cells; rows where it is not true are left out. None keeps all.
@@ -65,7 +65,7 @@ class RowRules:
         return None if self.where is None else parse_expression(self.where)
 
     def in_words(self) -> tuple[str, ...]:
-        """Return the rules for a statement, as what is assumed to be public."""
+        """Return the rules in words, for the public assumptions of a statement."""
         rules = [] if self.where is None else [f"that only rows with {self.where} were kept"]
         if self.missing == "drop":
             rules.append("that rows with an empty cell were left out")
@@ -127,7 +127,7 @@ def _filtered(batch: pa.RecordBatch, mask: pa.Array, rule: str, left_out: dict[s
 
 
 def _filled(batch: pa.RecordBatch, names: list[str]) -> pa.Array:
-    """Return for each row whether none of some cells is empty; not a number is empty, too."""
+    """Return, for each row, whether none of the named cells is empty. NaN counts as empty."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -142,7 +142,7 @@ def _filled(batch: pa.RecordBatch, names: list[str]) -> pa.Array:
 
 
 def _with_empty_words(batch: pa.RecordBatch, roles: Mapping[str, CellKind]) -> pa.RecordBatch:
-    """Return the batch with words such as NA as empty cells, in columns of numbers and times that hold text."""
+    """Return the batch with words such as NA replaced by empty cells, in text columns of numbers and times."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -24,7 +24,7 @@ class TaskChoice(Protocol):
 
     @property
     def n_tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         ...
 
     def draw(self, users: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -122,7 +122,7 @@ def _draw_exactly(
 
 
 def _is_in(keys: NDArray[np.int64], sorted_keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which keys occur among sorted ones (binary search; NumPy's hash table is slow on such keys)."""
+    """Return which keys occur among sorted keys, by binary search. NumPy's hash table is slow on such keys."""
     if not len(sorted_keys):
         return np.zeros(len(keys), bool)
     position = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)

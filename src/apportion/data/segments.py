@@ -49,7 +49,7 @@ def segments_by_user(
 def segments_by_task(
     users: NDArray[np.int32], tasks: NDArray[np.int32], values: NDArray[np.float32] | None, n_tasks: int
 ) -> Segments:
-    """Return the same observations by task, users ascending within each; without values if none are given."""
+    """Return the same observations by task, with users ascending within each task; without values if none are given."""
     order: NDArray[Any] = stable_order(tasks, n_tasks)
     if len(order) < 2**31:
         order = order.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Several files as one table: parts of a folder, with the columns that the names of Hive folders hold (`year=2026`)."""
+"""Several files as one table, for example the parts of a folder. Names of Hive folders (`year=2026`) become columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True)
 class _PartOf:
-    """One file, and the cells that its folders say for all of its rows."""
+    """One file, and the cells that the names of its folders give to all of its rows."""
 
     label: str
     table: OpenTable
@@ -103,7 +103,7 @@ def _opened(found: Found, how: Opening) -> _PartOf:
 
 
 def _said_by_folders(folders: Sequence[str]) -> dict[str, str | None]:
-    """Return what folders such as `year=2026` say.
+    """Return the cells that names of folders such as `year=2026` give.
 
     >>> _said_by_folders(["year=2026", "country=D%C3%A4nemark", "parts"])
     {'year': '2026', 'country': 'Dänemark'}

@@ -75,7 +75,7 @@ class OpenTable(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Whether rows have an order that means something, as in a file; those of a database have none."""
+        """Whether the order of rows means something, as in a file. Rows of a database have no order."""
 
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         """Return what some columns hold, judged by the head of the file."""
@@ -105,7 +105,7 @@ class TableFormat(Protocol):
     """Whether to try this format only if no other recognises the file."""
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
-        """Whether a file is in this format, by its first bytes or its name; or a folder, whose beginning is empty."""
+        """Whether a file is in this format, by its first bytes or its name. A folder has an empty beginning."""
 
     def open(self, file: Path, how: Opening) -> OpenTable:
         """Open a file."""
@@ -172,7 +172,10 @@ def files_at(place: Place) -> list[Found]:
 
 
 def _tables_under(folder: Path) -> list[Path]:
-    """Return the files with a known ending in a folder and in those under it; hidden ones and marks are skipped."""
+    """Return the files with a known ending in a folder and its subfolders.
+
+    Hidden files and marker files are skipped.
+    """
     inside = sorted(each for each in folder.rglob("*") if each.is_file() and name_without_ending(each.name))
     return [each for each in inside if not any(part.startswith((".", "_")) for part in each.relative_to(folder).parts)]
 
@@ -221,7 +224,7 @@ def held_kind(arrow_type: pa.DataType) -> HeldKind:
 
 @contextmanager
 def naming(place: Place) -> Iterator[None]:
-    """Begin every error with the name of the place. Refuse one without a file."""
+    """Begin every error with the name of the place. Refuse a place without a file."""
     if not is_url(place) and not files_at(place):
         raise InputError(_nothing_at(place), argument="path")
     try:

@@ -1,6 +1,6 @@
-"""Sparse rows: features of many items, each with a few of very many columns, which lie side by side in groups.
+"""Sparse rows: features of many items. Each item has entries in a few of very many columns, which lie in groups.
 
-Row i has the columns indices[indptr[i]:indptr[i+1]] with the matching values; nothing of the size of rows times columns
+Row i has the columns indices[indptr[i]:indptr[i+1]] with the matching values; no array of the size rows times columns
 is ever made.
 """
 
@@ -27,7 +27,7 @@ class ColumnRange:
 
     @property
     def size(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return self.last - self.first
 
 
@@ -108,7 +108,7 @@ class SparseRows:
         return SparseRows(indptr, self.indices[places], self.values[places], self.groups)
 
     def averaged(self) -> SparseRows:
-        """Return the rows with every group's values divided by their sum of sizes in that row: averages of bags."""
+        """Return the rows with each group's values divided by the sum of their sizes in that row: averages of bags."""
         n_groups = max(len(self.groups), 1)
         bag = self.owner() * n_groups + self.group_of_entry()
         totals = np.bincount(bag, np.abs(self.values), minlength=len(self) * n_groups)

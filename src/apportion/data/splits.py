@@ -47,7 +47,7 @@ def split_by_value(
 
     Args:
         data: the observations.
-        rng: source of the partition.
+        rng: the source of randomness.
         fractions: sizes of the parts, adding up to 1; each part is within one observation of its fraction.
 
     Example:
@@ -63,7 +63,7 @@ def split_by_value(
 
 
 def split_by_time(data: Interactions, fractions: tuple[float, ...] = (0.8, 0.1, 0.1)) -> tuple[Interactions, ...]:
-    """Partition the observations by time: the earliest first. Ties are in the order of the rows.
+    """Partition the observations by time, the earliest first. Ties are broken by the order of the rows.
 
     Args:
         data: the observations, with timestamps.
@@ -104,11 +104,11 @@ def split_by_users(
 
     Args:
         data: the observations.
-        rng: source of the choice of users and of their histories.
+        rng: chooses the users and their histories.
         n_validation: number of users held out for validation.
         n_test: number of users held out for test.
         history: fraction of a held-out user's observations that is shown.
-        by_time: whether the earliest observations are shown, and not random ones.
+        by_time: whether the earliest observations are shown, instead of random ones.
     """
     if not 0.0 < history < 1.0:
         raise InputError(f"Expected 0 < history < 1, got {history}.", argument="history")
@@ -155,7 +155,7 @@ def _choose_users(data: Interactions, rng: np.random.Generator, n_validation: in
 
 
 def _show_history(data: Interactions, rng: np.random.Generator, fraction: float, by_time: bool) -> HeldOut:
-    """Divide every user's observations; time, or a random order within the user, decides which are shown."""
+    """Divide every user's observations. Time, or a random order within the user, decides which are shown."""
     counts = data.by_user.counts
     n_shown = np.clip(np.rint(counts * fraction).astype(np.int64), 1, np.maximum(counts - 1, 1))
     order = np.lexsort((_times(data) if by_time else rng.random(data.n_observations), data.users))

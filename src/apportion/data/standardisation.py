@@ -1,4 +1,4 @@
-"""Standardisation of each task's features and labels by its own means and deviations; every party does it for itself.
+"""Standardisation of each task's features and labels by its own means and deviations. Each party does it for itself.
 
 A task's means and deviations come from its own rows alone and stay with its party. A model w of standardised features
 is a model of the original features with coefficients w_j / s_j and intercept c - Σ w_j mean_j / s_j, where c is the
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _LARGEST = 1e100  # limit of a number, so that its square is finite
-_LEAST = 1e-12  # least deviation relative to the largest value: below, the feature is constant
+_LEAST = 1e-12  # least deviation relative to the largest value; below it, the feature counts as constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,9 @@ class Standardisation:
     """The means and deviations by which each task's features and labels are standardised.
 
     Attributes:
-        means: of features, [tasks, features].
-        scales: of features, likewise.
-        label_means: one for each task; 0 where labels are classes.
+        means: the means of features, [tasks, features].
+        scales: the deviations of features, [tasks, features].
+        label_means: the mean label of each task; 0 if labels are classes.
         constant: whether a constant is appended as the last feature.
     """
 

@@ -269,5 +269,5 @@ def _assembled(
         values=values.astype(np.float32, copy=False),
         timestamps=None,
         user_ids=Vocabulary.of_range(n_users, name="user"),
-        task_ids=Vocabulary.of_range(n_tasks, name="task"),
+        task_ids=Vocabulary.of_range(n_tasks, name="item"),
     )

@@ -1,7 +1,7 @@
 """Synthetic ratings and clicks of items with informative public features, with a known truth.
 
-Every item has one to three words and a year. Its bias and its factors are a linear function of these plus a part of its
-own; users, popularity and noise are as in `synthetic`.
+Every item has one to three words and a year. Its bias and its factors are a linear function of these, plus a part of
+its own. Users, popularity and noise are as in `synthetic`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def clicks_with_features(
     words_per_taste: int = 2,
     stray: float = 0.2,
 ) -> tuple[Interactions, ItemFeatures, ClickTruth]:
-    """Generate clicks; an item has a word of the taste that likes it best, and with probability `stray` any other."""
+    """Generate clicks.
+
+    An item has a word of the taste that likes it best and, with probability `stray`, any other word.
+    """
     import pyarrow as pa
 
     data, truth = long_tailed_clicks(n_users, n_items, n_observations, rank=rank, rng=rng, skew=0.7, taste_strength=2.5)

@@ -32,7 +32,7 @@ class TaskFolder:
     Attributes:
         names: names of the tasks: their files' names without the ending.
         features: names of the columns that at least one task has.
-        matrices: one for each task, [rows, features], with zeros in what it lacks.
+        matrices: one matrix for each task, [rows, features], with zeros for features that the task lacks.
         labels: one column for each task.
         has: which features each task has, [tasks, features].
         unlabelled: number of rows of each task that were left out because they have no label.
@@ -51,7 +51,7 @@ class TaskFolder:
 
 
 def task_files(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Return files by task name, sorted, and the names of files of no known format; hidden files do not count."""
+    """Return files by task name, sorted, and the names of files in no known format. Hidden files are ignored."""
     found: dict[str, Path] = {}
     ignored: list[str] = []
     for file in sorted(folder.iterdir()):
@@ -115,7 +115,7 @@ def read_party_file(file: Path, *, label: str, features: Sequence[str]) -> tuple
     """Read the rows of one party: all features of a public list, and labels. Rows without a label are left out.
 
     Args:
-        file: in any known format.
+        file: a file in any known format.
         label: the column to predict.
         features: the columns to predict from, in order.
     """

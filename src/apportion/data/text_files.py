@@ -1,4 +1,4 @@
-"""Text files with separated columns: how one is laid out, how it is opened, where it is wrong.
+"""Text files with separated columns: their layout, how they are opened, and where they are malformed.
 
 The first line shows the separator and the names. Ids are read as text, values as float64. Arrow reads single-byte
 separators; the `::` of the MovieLens files is replaced on the way in.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import io
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,12 +26,14 @@ _SEPARATORS = ("::", "\t", ",", ";", "|")
 _SPACE = " "  # any run of spaces and tabs
 _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no line of text has
+_EXCEL_SEPARATOR = re.compile(rb"(\xef\xbb\xbf)?sep=[^\r\n]\r?\n", re.IGNORECASE)  # a first line for Excel alone
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the first line of a text file says.
+    """The layout of a text file, as its first line shows it.
 
     Attributes:
         separator: the separator of columns.
@@ -61,7 +64,7 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         if len(columns) != len(cells):
             problem = f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}."
             raise InputError(problem, argument="columns")
-        return Layout(separator, tuple(columns), lines_before=0)
+        return Layout(separator, tuple(columns), lines_before=before)
     if all(is_number(cell) for cell in cells):
         problem = f"The first line {line!r} holds numbers, not column names"
         raise InputError(problem, argument="columns", remedy="name the columns with")
@@ -74,9 +77,9 @@ class TextColumns:
 
     Attributes:
         path: the file.
-        layout: of its lines.
+        layout: the layout of its lines.
         kinds: the columns, and what their cells hold.
-        in_threads: whether to read by several threads; then the numbers of malformed rows are lost at first.
+        in_threads: whether to read with several threads. The numbers of malformed rows are not known then.
     """
 
     path: Path
@@ -133,9 +136,10 @@ class TextColumns:
         return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
-        """Types after Arrow gave up, unless a bad number or a malformed row is named.
+        """Return other types after Arrow failed, or raise an error that names a bad number or a malformed row.
 
-        A malformed row that threads came upon has no number yet: then the file is to be read once more, in order.
+        A malformed row that was met by threads has no number yet. In that case the file is to be read once more, in
+        order.
         """
         import pyarrow as pa
 
@@ -147,7 +151,7 @@ class TextColumns:
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "number" and has_decimal_comma(cell or ""):
-            return {**types, name: pa.string()}  # such numbers are read from text
+            return {**types, name: pa.string()}  # read such numbers from text
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
 
@@ -193,7 +197,7 @@ def _arrow_type(kind: CellKind, suggested: Any) -> Any:
 
 
 def _decoded(cells: Any, column: str, first_row: int) -> Any:
-    """Return bytes as text; the first cell that is not UTF-8 is named."""
+    """Return bytes as text. Name the first cell that is not UTF-8."""
     import pyarrow as pa
 
     position = first_failing(cells, casts_to(pa.string()))
@@ -239,7 +243,7 @@ def _open_bytes(path: Path) -> Any:
 
 def refuse_other_encodings(beginning: bytes) -> None:
     """Refuse UTF-16, UTF-32 and binary files by their first bytes; Arrow's threads may abort the process on them."""
-    if beginning.startswith(_OTHER_MARKS) or b"\0" in beginning.lstrip(b"\r\n").split(b"\n", 1)[0]:
+    if beginning.startswith(_OTHER_MARKS) or _CONTROL.search(beginning.lstrip(b"\r\n").split(b"\n", 1)[0]):
         raise InputError(
             "The file is not text in UTF-8 (it looks like UTF-16 or a binary file); save it as CSV in UTF-8.",
             argument=None,
@@ -247,11 +251,13 @@ def refuse_other_encodings(beginning: bytes) -> None:
 
 
 def _first_line(path: Path) -> tuple[str, int]:
-    """Return the first non-empty line, and the number of lines before it."""
+    """Return the first non-empty line but that of Excel's separator, and the number of lines before it."""
     with _open_bytes(path) as stream:
         beginning: bytes = stream.read(_FIRST_LINE_BYTES)
     refuse_other_encodings(beginning)
     filled = beginning.lstrip(b"\r\n")
+    if excel := _EXCEL_SEPARATOR.match(filled):
+        filled = filled[excel.end() :]
     line = filled.split(b"\n", 1)[0]
     text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
     if not text.strip():
@@ -280,7 +286,7 @@ class _Collapsing(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return whole lines, at most about `size` bytes; empty only at the end."""
+        """Return whole lines of about `size` bytes in total; empty only at the end."""
         while True:
             fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
             whole, _, self._held = (self._held + fresh).rpartition(b"\n")

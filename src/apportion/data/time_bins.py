@@ -1,7 +1,7 @@
 """Dates as bins of time: a day, a week, a month, a quarter or a year is a group like any other.
 
-Dates are texts as ISO 8601 writes them, with or without a time of day. Whatever else a row has is in a bin of its own,
-so that no row is refused because of what one user wrote.
+Dates are texts in ISO 8601, with or without a time of day. All other texts are in one further bin, so that no row is
+refused because of what one user wrote.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ NO_DATE: Final = "no date"
 
 
 def in_bins(column: EncodedIds, size: Bin) -> EncodedIds:
-    """Return the bin of each row, in text order, which is that of time.
+    """Return the bin of each row. The text order of bins is their order in time.
 
     Args:
         column: dates as text.
-        size: of a bin.
+        size: the size of a bin.
     """
     names = [bin_of(text, size) for text in texts_of(column.vocabulary)]
     found = sorted(set(names))

@@ -38,7 +38,7 @@ class UserData(Protocol):
 
 @runtime_checkable
 class UnlistedData(Protocol):
-    """Observations of users on a cluster, where no list of tasks is known before one is public or released."""
+    """Observations of users on a cluster. No list of tasks is known before one is declared public or released."""
 
     @property
     def as_users(self) -> UserParts:

@@ -75,7 +75,7 @@ class Users:
         self.n_tasks = n_tasks
         self._keys = keys
         self._remembered: list[tuple[object, Any]] = []
-        self._remembering = threading.RLock()  # runs are worked on side by side
+        self._remembering = threading.RLock()  # several runs may be processed at the same time
         self._whole: tuple[Users, slice] | None = None
         self._check()
 
@@ -158,7 +158,7 @@ class Users:
         return self._like(self.indptr, self._columns, {**self._user_columns, **columns}, self._keys)
 
     def with_rows(self, chosen: NDArray[np.bool_]) -> Users:
-        """The same users, each with those of its rows that are chosen.
+        """Return the same users, each with only the chosen rows.
 
         >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).with_rows(np.array([False, True, False])).sizes
         array([1, 0])
@@ -223,7 +223,7 @@ class Users:
         return made
 
     def apart(self, first: int, last: int) -> Users:
-        """Return users first to last without a copy. What is computed for them is computed without the other users."""
+        """Return users first to last without a copy. Results for them are computed without the other users."""
         rows = slice(int(self.indptr[first]), int(self.indptr[last]))
         indptr = self.indptr[first : last + 1] - self.indptr[first]
         columns = {name: column[rows] for name, column in self._columns.items()}
@@ -241,7 +241,7 @@ class Users:
         return Users(indptr, columns, user_columns=user_columns, n_tasks=self.n_tasks, keys=keys)
 
     def runs(self, rows: int, users: int | None = None, counted: NDArray[np.bool_] | None = None) -> Iterator[Users]:
-        """Yield runs of about this many rows and at most this many counted users; a user is never split."""
+        """Yield runs of about this many rows and at most this many counted users. A user is never split."""
         before = np.arange(self.n_users + 1) if counted is None else np.concatenate([[0], np.cumsum(counted)])
         first = 0
         while first < self.n_users:
@@ -262,7 +262,7 @@ class Users:
         with self._remembering:
             for k, (known, result) in enumerate(self._remembered):
                 if known is value:
-                    self._remembered.append(self._remembered.pop(k))  # what is asked for often stays
+                    self._remembered.append(self._remembered.pop(k))  # results that are asked for often stay
                     return result
             result = make(self)
             self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
@@ -293,14 +293,14 @@ class Users:
 
 
 class UsersWithoutRows:
-    """Many users in memory without some of their rows, which are left out anew in every pass, one part at a time.
+    """Many users in memory without some of their rows. The rows are left out again in every pass, one part at a time.
 
-    A copy of all rows that are left would take 8 bytes for each.
+    A copy of all remaining rows would take 8 bytes per row.
 
     Args:
         users: all users, with all rows.
         kept: for each row, whether it stays.
-        rows: about as many are copied at a time.
+        rows: the approximate number of rows to copy at a time.
 
     Example:
         >>> users = Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])})
@@ -348,7 +348,7 @@ class UsersWithoutRows:
 
 
 def in_memory(users: UserParts, what: str) -> Users:
-    """Return users that are in memory; refuse others. `what` needs to see all of them at once."""
+    """Return users that are in memory. Refuse others, because `what` needs to see all of them at once."""
     if not isinstance(users, Users):
         raise InputError(
             f"{what} needs all users in memory at once; load the data with Interactions.read.", argument=None

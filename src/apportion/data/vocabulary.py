@@ -1,8 +1,8 @@
-"""Ids and codes: the ids of users and tasks, and the positions under which they are stored.
+"""The ids of users and tasks, and their codes: the positions under which they are stored.
 
-A `Vocabulary` holds n distinct ids, all integers or all text; the code of an id is its position, 0 to n-1. Data without
-a list get sorted ids, so that codes do not depend on the order of the rows. A public list keeps its own order, so that
-features given in that order stay aligned.
+A `Vocabulary` holds n distinct ids, all integers or all text; the code of an id is its position, 0 to n-1. If there is
+no list, the ids are sorted, so that codes do not depend on the order of the rows. A public list keeps its own order, so
+that features given in that order stay aligned.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Vocabulary:
         return ids
 
     def codes_of(self, ids: ArrayLike) -> NDArray[np.int32]:
-        """Return the codes of many ids; an unknown id is an `InputError` that names it."""
+        """Return the codes of many ids. An unknown id is refused with an `InputError` that names it."""
         wanted = as_ids(ids, self.name)
         codes = self.find(wanted)
         if (codes < 0).any():
@@ -252,12 +252,15 @@ def as_array(ids: ArrayLike) -> NDArray[Any]:
 
 
 def plain_texts(array: NDArray[Any]) -> list[str]:
-    """Return text of any array as Python strings; NumPy's would lose NULs at the end when stored again."""
+    """Return the texts of any array as Python strings. NumPy's would lose NULs at the end when stored again."""
     return list(map(str.__str__, array.tolist()))
 
 
 def ids_of_texts(texts: Sequence[str]) -> NDArray[np.int64] | list[str]:
-    """Return integers if every text is one, written plainly; otherwise the texts. No character of an id is lost."""
+    """Return integers if every text is a plainly written integer; otherwise return the texts.
+
+    No id loses a character.
+    """
     plain = all(map(is_plain_integer, texts))
     return np.array([int(text) for text in texts], np.int64) if plain else list(texts)
 
@@ -298,7 +301,7 @@ def bad_cell(
 
 
 def largest_exact(bits: int) -> int:
-    """Return the size up to which floats of so many bits hold every integer; beyond, two ids may become one."""
+    """Return the limit up to which floats of this many bits hold every integer. Beyond it, two ids may become one."""
     return 1 << {16: 11, 32: 24}.get(bits, 53)
 
 
@@ -317,7 +320,7 @@ def refuse_inexact(array: NDArray[np.floating[Any]], name: str, *, first_row: in
 
 
 def _is_list(ids: Any) -> bool:
-    """Whether to take the elements one by one: those of a list, and text of another library's column."""
+    """Whether to convert the elements one by one: those of a list, and texts in a column of another library."""
     if isinstance(ids, np.ndarray | str | bytes | Mapping):
         return False
     if not (hasattr(ids, "__len__") and hasattr(ids, "__iter__")):
@@ -335,7 +338,7 @@ def _narrowed_integers(array: NDArray[Any], name: str) -> Ids:
 
 
 def _whole_numbers(array: NDArray[Any], name: str) -> Ids:
-    """Return floats that stand for integers, as in frames with a gap; no other float is an id."""
+    """Return floats that stand for integers, as in frames with missing cells. No other float is an id."""
     refuse_inexact(array, name)
     return array.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Engines form sums over users: on processors, on a GPU, or on a cluster; of users in memory or on disk."""
+"""Engines form sums over users: on processors, on a GPU or on a cluster, for users in memory or on disk."""
 
 from apportion.engines.deferred import DeferredEngine
 from apportion.engines.local import LocalEngine

@@ -1,4 +1,7 @@
-"""An engine that makes a pass only when a sum of it is opened: a resumed fit opens none that was released before."""
+"""An engine that makes a pass only when one of its sums is opened.
+
+A resumed fit opens no sum that was released before.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from apportion.privacy.contributions import Contribution, Kernels, KeyCounts, Ke
 
 
 class DeferredEngine:
-    """Returns sums with the shape and sensitivity that they will have, and adds up when the first one is opened.
+    """Returns sums with their final shape and sensitivity, and adds up when the first one is opened.
 
-    Shapes and sensitivities follow from contributions of nobody. Counts of private keys are added up at once, because
-    how many keys there are follows from the users.
+    Shapes and sensitivities follow from contributions of no users. Counts of private keys are added up at once, because
+    the number of keys depends on the users.
 
     Args:
-        engine: makes the passes.
+        engine: the engine that makes the passes.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -26,12 +29,12 @@ class DeferredEngine:
 
     @property
     def exact(self) -> bool:
-        """As the engine that makes the passes."""
+        """Whether the engine that makes the passes is exact."""
         return self._engine.exact
 
     @property
     def kernels(self) -> Kernels:
-        """Those of the engine that makes the passes."""
+        """The kernels of the engine that makes the passes."""
         return self._engine.kernels
 
     def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from apportion.data.on_disk.sizes import bytes_in
 from apportion.data.users import Users
 from apportion.engines.local import LocalEngine
-from apportion.errors import InputError
 
 _BYTES_OF_A_ROW = 256  # of a run, at most: its columns, its order by task, weights and users' vectors
 _LEAST_ROWS = 10_000
-_UNITS = {"B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 class DiskEngine(LocalEngine):
@@ -39,23 +37,8 @@ class DiskEngine(LocalEngine):
 
     def __init__(self, memory: str | int = "2GiB", dtype: DTypeLike = np.float32, threads: int | None = None) -> None:
         self.memory = memory
-        self.rows_of_a_run = max(bytes_in(memory) // _BYTES_OF_A_ROW, 1)
-        if self.rows_of_a_run < _LEAST_ROWS:
-            least = _LEAST_ROWS * _BYTES_OF_A_ROW / (1 << 20)
-            raise InputError(f"Expected memory of at least {least:.3g} MiB, got {memory!r}.", argument="memory")
+        self.rows_of_a_run = bytes_in(memory, least=_LEAST_ROWS * _BYTES_OF_A_ROW) // _BYTES_OF_A_ROW
         super().__init__(dtype, threads, min(200_000, self.rows_of_a_run), exact=True)
 
     def _runs(self, part: Users) -> Iterable[Users]:
         return part.runs(self.rows_of_a_run) if part.n_users else [part]
-
-
-def bytes_in(size: str | int) -> int:
-    """Return the bytes of a size: a number, or a number with a unit.
-
-    >>> bytes_in("1.5GiB")
-    1610612736
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?B)?\s*", str(size).upper())
-    if found is None or (found[2] or "B") not in _UNITS:
-        raise InputError(f"Expected a size such as '2GiB' or '500MB', got {size!r}.", argument="memory")
-    return int(float(found[1]) * _UNITS[found[2] or "B"])

@@ -1,9 +1,9 @@
 """The engine for a GPU: heavy sums and local regressions on a torch device, everything else on the processor.
 
-Sums come back to the processor sealed, since they are small beside the data; per-user rows stay on the device. On the
-device "cpu" users compute by the processor's own kernels, whose order of operations is fixed, so that sums are the
-same in every bit. Rounds on ratings are the processor's operations, one by one, on a GPU too. It rounds the solutions
-of other regressions differently: sums on a lattice then differ by a few steps for each user.
+Sums return to the processor sealed, since they are small compared with the data. Per-user rows stay on the device. On
+the device "cpu", users compute with the processor's own kernels, whose order of operations is fixed, so sums are the
+same in every bit. Rounds on ratings use the processor's operations one by one, on a GPU too. A GPU rounds the solutions
+of other regressions differently, so sums on a lattice differ by a few steps for each user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 
 _AT_A_TIME = 1 << 24  # numbers formed on the device at a time
-_ROWS_ON_PROCESSOR, _ROWS_ON_GPU = 200_000, 1_000_000  # of users whose parts are formed at a time; small ones cost more
+# rows of users whose parts are formed at a time; small batches cost more
+_ROWS_ON_PROCESSOR, _ROWS_ON_GPU = 200_000, 1_000_000
 
 
 class TorchEngine(LocalEngine):
@@ -54,7 +55,7 @@ class Device(Processors):
         self._placed: list[tuple[Any, Any]] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the private positions of rows: contributions hold kernels and are sent away."""
+        """Return the state without the private positions of rows, because kernels are sent with contributions."""
         return {**self.__dict__, "_placed": []}
 
     @property
@@ -63,16 +64,16 @@ class Device(Processors):
 
     @property
     def rows_travel(self) -> bool:
-        """Whether rows are copied to a device: to a GPU they are."""
+        """Whether rows are copied to a device. They are if the device is a GPU."""
         return not self._on_processor
 
     @property
     def on_processors(self) -> Processors:
-        """The processor's own kernels."""
+        """Return the processor's own kernels."""
         return Processors(self.dtype, self.threads, exact=self.exact)
 
     def ranks(self, asked: Ranked) -> NDArray[np.int64]:
-        """Return the rank of each pair; products are added in the processor's order, so ranks are the same."""
+        """Return the rank of each pair. Products are added in the processor's order, so the ranks are the same."""
         return super().ranks(asked) if self._on_processor else self._torch_kernels.ranks(asked, self.device)
 
     def moments(

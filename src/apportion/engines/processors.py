@@ -13,7 +13,7 @@ from apportion.errors import InputError
 from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 
-_RANKED_AT_ONCE = 512  # rows whose products with all columns are in memory
+_RANKED_AT_ONCE = 512  # number of rows whose products with all columns are in memory at a time
 
 Summed = tuple[NDArray[Any], float | None]
 
@@ -21,14 +21,14 @@ Summed = tuple[NDArray[Any], float | None]
 class Processors:
     """Segment sums and local regressions on this machine's processors.
 
-    Released sums are added in float64. In float32, rounding in a sum over a million users changes it by a few per cent
+    Released sums are added in float64. In float32, rounding would change a sum over a million users by a few per cent
     of the sensitivity when one user leaves.
 
     Args:
         dtype: precision of what users compute for themselves.
         threads: number of threads, or None for all that this process may use.
         rows_at_once: rows processed at a time in NumPy.
-        exact: whether every sum is on a lattice. This needs the compiled kernel: there, no bit of one user's solution
+        exact: whether every sum is on a lattice. This needs the compiled kernel, in which no bit of one user's solution
             depends on other users.
     """
 
@@ -47,7 +47,7 @@ class Processors:
         self._require_kernel()
 
     def _require_kernel(self) -> None:
-        """Refuse exact sums without the compiled kernel: NumPy solves users in batches, which affects the last bits."""
+        """Refuse exact sums without the compiled kernel. NumPy solves users in batches, which affects the last bits."""
         if self.exact and linalg.active_backend() != "compiled":
             raise InputError(
                 "Exact sums need the compiled kernel, which was not built on this machine.", argument="exact"
@@ -55,12 +55,12 @@ class Processors:
 
     @property
     def rows_travel(self) -> bool:
-        """Whether rows are copied to a device: they are not."""
+        """Whether rows are copied to a device. They are not."""
         return False
 
     @property
     def on_processors(self) -> Processors:
-        """These kernels."""
+        """Return these kernels."""
         return self
 
     def ranks(self, asked: Ranked) -> NDArray[np.int64]:

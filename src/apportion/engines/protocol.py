@@ -15,7 +15,7 @@ from apportion.privacy.contributions import Contribution, Kernels
 
 
 class Engine(Protocol):
-    """Adds up what users contribute."""
+    """Adds up the contributions of users."""
 
     @property
     def exact(self) -> bool:
@@ -23,7 +23,7 @@ class Engine(Protocol):
 
     @property
     def kernels(self) -> Kernels:
-        """The kernels that users compute with."""
+        """The kernels with which users compute."""
 
     def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:
         """Make one pass over the users. Return one sum for each output of each contribution, in order."""

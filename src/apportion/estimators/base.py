@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Estimator:
-    """Base class with `get_params`, `set_params` and a repr that shows the parameters; constructors only store.
+    """Base class with `get_params`, `set_params` and a repr that shows the parameters. Constructors only store.
 
     `sklearn.base.clone` works on subclasses whose constructors store each argument under its own name.
     """

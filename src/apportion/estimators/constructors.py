@@ -1,8 +1,8 @@
 """Constructors written from the fields of a class.
 
-An estimator lists its arguments as fields, like a dataclass. What several estimators take is a field of their common
-base, with its line under "Args:" in the base's docstring. `with_constructor` writes the constructor, which only stores,
-and adds the inherited lines to the docstring: `help` and the reference show every argument.
+An estimator lists its arguments as fields, like a dataclass. An argument of several estimators is a field of their
+common base, with its line under "Args:" in the base's docstring. `with_constructor` writes the constructor, which only
+stores, and adds the inherited lines to the docstring, so that `help` and the reference show every argument.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ENTRY = re.compile(r"^ {8}(\w+): .*\n(?: {12}.*\n)*", re.M)
 def with_constructor(cls: Class) -> Class:
     """Give the class a constructor that stores each field under its name, documented in full.
 
-    Arguments by name stand in the order of the classes: those of the class itself, then those of its bases. What a fit
-    learns is a field with `init=False`.
+    Keyword arguments are in the order of the classes: those of the class itself, then those of its bases. Attributes
+    that a fit learns are fields with `init=False`.
     """
     dataclass(eq=False, repr=False)(cls)
     constructor: Any = cls.__init__  # type: ignore[misc]
     constructor.__signature__ = _own_arguments_first(cls, inspect.signature(constructor))
     names = [name for name in constructor.__signature__.parameters if name != "self"]
-    types = get_type_hints(cls)  # a name in an annotation means what it means in the module of its class
+    types = get_type_hints(cls)  # a name in an annotation has its meaning in the module of its class
     constructor.__annotations__ = {**{name: types[name] for name in names}, "return": None}
     if cls.__doc__:
         cls.__doc__ = _with_inherited_lines(cls, names)
@@ -38,7 +38,7 @@ def with_constructor(cls: Class) -> Class:
 
 
 def _own_arguments_first(cls: type, signature: inspect.Signature) -> inspect.Signature:
-    """Sort arguments by name: those of a class before those of its bases."""
+    """Sort keyword arguments: those of a class before those of its bases."""
 
     def depth(parameter: inspect.Parameter) -> int:
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
@@ -49,7 +49,7 @@ def _own_arguments_first(cls: type, signature: inspect.Signature) -> inspect.Sig
 
 
 def _with_inherited_lines(cls: type, names: Iterable[str]) -> str:
-    """Return the docstring with the lines of its bases too, in the order of the constructor."""
+    """Return the docstring with the lines of its bases included, in the order of the constructor."""
     lines = {name: line for each in reversed(cls.__mro__) for name, line in _documented(each).items()}
     ordered = dict.fromkeys([*names, *_documented(cls)])
     return _SECTION.sub(lambda _: "".join(lines.get(name, "") for name in ordered), cls.__doc__ or "")

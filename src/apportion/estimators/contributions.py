@@ -1,4 +1,4 @@
-"""What estimators of users with many rows share: their session, their weights, and noise that fits the budget.
+"""What estimators for users with many rows share: their session, their weights, and noise that fits the budget.
 
 The number of rows of each user is public unless `sizes` is "private". Then neighbours add or remove one user, and a
 noisy histogram of sizes pays for the choice of the threshold.
@@ -45,10 +45,10 @@ Sizes = Literal["public", "private"]
 
 @dataclass(frozen=True)
 class Noisy:
-    """A released sum and its noise: normal or Laplace; one of the two scales is 0.
+    """A released sum and its noise, which is normal or Laplace: one of the two scales is 0.
 
     Attributes:
-        values: what was released.
+        values: the released values.
         stddev: standard deviation of normal noise in every coordinate.
         scale: scale of Laplace noise in every coordinate.
     """
@@ -69,7 +69,7 @@ class Bounded:
 
     Attributes:
         weights: how rows are weighed.
-        threshold: h, public or from what was released.
+        threshold: h, public or derived from released values.
         users: the users, who carry public weights as a column.
     """
 
@@ -112,7 +112,7 @@ class ContributionsEstimator(EngineEstimator):
         return self._open(given, Budget(self.epsilon, self.delta), self._neighbours, [*assumed, *public])
 
     def _check_target(self, of_the_paper: Sequence[str]) -> None:
-        """Refuse a target or weights that are not known, and settings of the paper's weights without them."""
+        """Refuse an unknown target or unknown weights, and settings of the paper's weights without these weights."""
         one_of_words("of", getattr(self, "of", "rows"), ("rows", "users"))
         weights = getattr(self, "weights", "paper")
         one_of_words("weights", weights, ("target", "paper"))
@@ -130,13 +130,13 @@ class ContributionsEstimator(EngineEstimator):
             )
 
     def _about_largest(self) -> list[str]:
-        """The bound on sizes, where a named target has one."""
+        """Return the bound on sizes for the statement, if a named target has one."""
         if getattr(self, "of", "") != "rows" or getattr(self, "weights", "") != "target":
             return []
         return [f"that a user with more than {self.max_size} rows counts as if it had {self.max_size}"]
 
     def _sizes_fractions(self) -> dict[str, float]:
-        """Return the fraction for choosing the threshold: nothing if sizes are public or it was given."""
+        """Return the fraction of the budget for choosing the threshold: nothing if sizes are public or it was given."""
         chosen = self._sizes_are_private and getattr(self.bounding, "threshold", None) is None
         return {"sizes": self.sizes_share} if chosen else {}
 
@@ -149,7 +149,7 @@ class ContributionsEstimator(EngineEstimator):
             users: the users with their rows.
             trade_off: A of `allocation.users`.
             session: pays for the histogram.
-            share: for the histogram, if one is needed.
+            share: the share for the histogram, if one is needed.
             correlation: the assumed correlation of two rows of one user.
         """
         if not self._sizes_are_private:
@@ -175,7 +175,7 @@ class ContributionsEstimator(EngineEstimator):
 
 
 def one_of_words(name: str, given: str, known: tuple[str, ...]) -> None:
-    """Refuse a word that is not known."""
+    """Refuse an unknown word."""
     if given not in known:
         raise InputError(f"Expected {name} to be {' or '.join(map(repr, known))}, got {given!r}.", argument=name)
 
@@ -186,7 +186,10 @@ def publicly_weighed(users: Users, rows: Floats, made: str, threshold: float) ->
 
 
 def capped_weights(threshold: float, correlation: float = 0.0) -> PrivateRowWeights:
-    """Return min(h, effective size)/size for every row: a user's total is at most h, whoever else is there."""
+    """Return min(h, effective size)/size for every row.
+
+    So a user's total is at most h and does not depend on other users.
+    """
     form = partial(unnormalised_row_weights, threshold=threshold, correlation=correlation)
     return PrivateRowWeights(threshold, form, f"each user's total weight at most min(h, size), h = {threshold:g}")
 

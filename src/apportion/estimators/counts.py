@@ -1,4 +1,4 @@
-"""Counts as estimators release them: weighted, with noise, deconvolved."""
+"""Counts as estimators release them: weighted, with noise, and deconvolved."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from apportion.privacy.contributions import ClippedParts, HeldOut, Output, TaskC
 from apportion.privacy.purposes import ReleaseName
 
 LEAST_USERS = 10.0  # a noisy number of users below this is replaced by it
-_LEADING = 60  # tasks, of which users get 20 that they do not have yet; half of a short list
+_LEADING = 60  # number of tasks that may lead, of which users get 20 that they do not have yet; half of a short list
 _DOUBT = 0.5  # standard deviations by which a task may be more popular than its estimate
-_MOST_GAIN = 4.0  # of weights on some tasks over weights on all
+_MOST_GAIN = 4.0  # largest gain of weights on some tasks over weights on all
 
 
 def number_of_users(session: Session) -> ClippedParts:
@@ -65,7 +65,7 @@ def release_overview(
     known_users: float | None,
     name: Purpose | ReleaseName = Purpose.OVERVIEW,
 ) -> tuple[float, float]:
-    """Release the number of users and the mean of users' means together; a known number is taken as it is."""
+    """Release the number of users and the mean of users' means together. A known number of users is used unchanged."""
     low, high = value_range
     means = ScaledMeans((low + high) / 2, (high - low) / 2)
     output = Output(2, float(np.sqrt(2)), False, "one, and the scaled mean of a user")
@@ -81,10 +81,10 @@ class ReleasedPopularity:
     """Weighted popularity of every task, as released under the equal split.
 
     Attributes:
-        noisy: what was released; the mean of several releases by their precision.
+        noisy: the released counts; if there were several releases, their mean weighted by precision.
         posterior: its posterior mean and variance.
-        counts: the same for allocations.
-        releases: how many releases it comes from.
+        counts: the same in the form that allocations use.
+        releases: the number of releases it is based on.
     """
 
     noisy: NDArray[np.float64]
@@ -102,7 +102,7 @@ class ReleasedPopularity:
 def release_popularity(
     users: UserParts, session: Session, engine: Engine, share: Share, n_users: float, rows: HeldOut | None = None
 ) -> ReleasedPopularity:
-    """Release Σ_j 1/√n^j for every task, and deconvolve it; held-out rows, if there are any, are kept out."""
+    """Release Σ_j 1/√n^j for every task, and deconvolve it. Held-out rows, if there are any, are left out."""
     noisy, stddev = _noisy_popularity(users, session, engine, share, Purpose.POPULARITY.at(), rows)
     return ReleasedPopularity.of(noisy, stddev, n_users)
 
@@ -120,7 +120,7 @@ def release_popularity_again(
 def release_leading_popularity(
     users: UserParts, session: Session, engine: Engine, share: Share, before: ReleasedPopularity
 ) -> ReleasedPopularity:
-    """Count the tasks that may lead a ranking once more; the other tasks keep the estimates that they have.
+    """Count the tasks that may lead a ranking once more. The other tasks keep their estimates.
 
     Each user divides its whole weight over these tasks alone, so it adds more to them at the same sensitivity.
 
@@ -135,7 +135,7 @@ def release_leading_popularity(
 
 
 def may_lead(found: Popularity) -> NDArray[np.bool_]:
-    """Return which tasks may be among the most popular, as far as released counts tell.
+    """Return which tasks may be among the most popular, according to released counts.
 
     >>> may_lead(Popularity(np.array([9.0, 8.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 400.0])))
     array([ True,  True, False,  True])
@@ -147,7 +147,10 @@ def may_lead(found: Popularity) -> NDArray[np.bool_]:
 def _with_leading(
     before: ReleasedPopularity, leading: NDArray[np.bool_], noisy: NDArray[np.float64], stddev: float
 ) -> ReleasedPopularity:
-    """Put what a release on some tasks says into the estimates; its gain over all tasks follows from the totals."""
+    """Update the estimates with a release on some tasks.
+
+    Its gain over a release on all tasks follows from the totals.
+    """
     known, n_users = before.posterior, before.counts.n_users
     gain = 1.0
     if not leading.all():
@@ -184,7 +187,7 @@ def _noisy_popularity(
 
 
 def weighed_by(policy: Allocation, users: UserParts, popularity: ReleasedPopularity, session: Session) -> Allocated:
-    """Return what a policy gives if it asks at most once for released popularity; nothing further is released."""
+    """Return the weights of a policy that asks at most once for released popularity. Nothing further is released."""
     counts = popularity.counts
     if policy.releases > 1:
         raise InputError(
@@ -217,7 +220,7 @@ def allocated(
     shares: Sequence[Share],
     n_users: float,
 ) -> Allocated:
-    """Return what the policy gives; each count that it asks for is released with the next share."""
+    """Return the weights of the policy. Each count that it asks for is released with the next share."""
     left = list(enumerate(shares))
 
     def count(weights: Weighting) -> ReleasedCounts:

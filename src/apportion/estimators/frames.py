@@ -1,4 +1,4 @@
-"""Rows that stay where they are, as estimators take them: a frame of a Spark session, or a folder of users on disk.
+"""Rows that stay where they are: estimators accept a frame of a Spark session, or a folder of users on disk.
 
 Columns are given by name.
 """
@@ -18,22 +18,22 @@ from apportion.errors import InputError
 
 
 def is_frame(given: object) -> bool:
-    """Whether this is a DataFrame of Spark."""
+    """Whether this is a Spark DataFrame."""
     return hasattr(given, "mapInArrow")
 
 
 def is_elsewhere(given: object) -> bool:
-    """Whether these are rows that are not in memory: a DataFrame of Spark, or a folder on disk."""
+    """Whether these are rows that are not in memory: a Spark DataFrame, or a folder on disk."""
     return is_frame(given) or isinstance(given, FolderNumbers)
 
 
 @contextmanager
 def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = None) -> Iterator[tuple[UserParts, int]]:
-    """Read a frame on the engine's cluster, or a folder: its users, and how many columns of numbers there are.
+    """Read a frame on the engine's cluster, or a folder. Return its users and the number of columns of numbers.
 
     Args:
-        engine: of the estimator.
-        frame: with a column of users, perhaps one of labels; all others are numbers.
+        engine: the engine of the estimator.
+        frame: a frame with a column of users and possibly one of labels. All other columns are numbers.
         users: name of the user column.
         label: name of the column of labels, if there are any.
     """
@@ -51,7 +51,7 @@ def rows_of_frame(engine: Engine | None, frame: Any, users: Any, label: Any = No
 def rows_with_public_features(
     engine: Engine | None, frame: Any, users: Any, label: Any
 ) -> Iterator[RowsWithPublicColumns]:
-    """Read a frame whose features are public: they come to the driver, labels stay on the cluster."""
+    """Read a frame whose features are public: these are collected on the driver, and labels stay on the cluster."""
     on = cluster_of(engine, users, label)
     names = numbers_beside(frame, users, label)
     with on.read_numbers(frame, users, {"features": names, "labels": label}) as rows:
@@ -59,7 +59,7 @@ def rows_with_public_features(
 
 
 def cluster_of(engine: Engine | None, *names: Any) -> SparkEngine:
-    """Return the engine of the frame's cluster; refuse another one, and columns that are not given by name."""
+    """Return the engine of the frame's cluster. Refuse another engine, and columns that are not given by name."""
     if not isinstance(engine, SparkEngine):
         raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
     if not all(isinstance(name, str) for name in names):
@@ -68,7 +68,7 @@ def cluster_of(engine: Engine | None, *names: Any) -> SparkEngine:
 
 
 def numbers_beside(frame: Any, users: str, *others: str | None) -> list[str]:
-    """Return the names of all columns but these; refuse a frame without any."""
+    """Return the names of all columns except these. Refuse a frame without any other column."""
     names = [name for name in frame.columns if name not in (users, *others)]
     if not names:
         raise InputError(f"Expected columns of numbers beside {users!r}; there are none.", argument="X")

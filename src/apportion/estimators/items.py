@@ -1,8 +1,8 @@
-"""How a recommender begins: one release says which items there are and how popular each is.
+"""How a recommender begins: one release says which items there are and how popular each one is.
 
 If the list of items is private, popularity is released first and pays for both. Items whose noisy popularity passes a
-threshold are listed; rows with other items are dropped within each user; then the fit goes on as if the list had been
-given (docs/proofs/keys.md).
+threshold are listed, and rows with other items are dropped within each user. The fit then continues as if the list had
+been given (docs/proofs/keys.md).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ ItemsGiven = Literal["private", "from-data"] | Sequence[int] | Sequence[str] | V
 
 PRIVATE: Final = "private"
 FROM_DATA: Final = "from-data"
-KEYS_PART: Final = 0.25  # of δ, for the list
-USERS_SHARE: Final = 0.002  # of the budget, for the number of users that the list's share follows from
-MOST_ITEMS: Final = 300  # of one user that count for the list
-FEWEST_ITEMS: Final = 3  # that a user counts as having
-LEAST_ITEMS: Final = 2  # for a model
+KEYS_PART: Final = 0.25  # part of δ for the list
+USERS_SHARE: Final = 0.002  # share of the budget for the number of users, on which the list's share depends
+MOST_ITEMS: Final = 300  # most items of one user that count for the list
+FEWEST_ITEMS: Final = 3  # a user with fewer items counts as having this many
+LEAST_ITEMS: Final = 2  # least number of items for a model
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateItems:
-    """Items that were listed, and what was released of each.
+    """The listed items, and what was released about each.
 
     Attributes:
         listed: the release.
-        stddev: of its noise.
+        stddev: the standard deviation of its noise.
         taken: the share of the budget spent so far.
     """
 
@@ -73,9 +73,9 @@ def are_private(items: Any, data: UserData | UnlistedData) -> bool:
 
 
 def on_public_list(items: Any, data: UserData | UnlistedData) -> UserData:
-    """Return the data coded by a given list, or by their own; data with other items are refused."""
+    """Return the data coded by a given list, or by their own. Data with other items are refused."""
     if isinstance(data, UnlistedData):
-        return data.with_own_list() if isinstance(items, str) else data.on_list(_declared_list(items, "task"))
+        return data.with_own_list() if isinstance(items, str) else data.on_list(_declared_list(items, "item"))
     return data if items is None or isinstance(items, str) else _on_given_list(items, data)
 
 
@@ -99,9 +99,9 @@ def release_items(
     """Release the list of items with their popularity; return the data on that list.
 
     Args:
-        data: with any items.
-        session: its budget keeps a part of δ for the list.
-        engine: adds up.
+        data: data with any items.
+        session: a session whose budget reserves a part of δ for the list.
+        engine: the engine that adds up.
         share: pays for popularity.
         known: ids of public items, as text; these are always listed.
     """
@@ -110,20 +110,21 @@ def release_items(
     hidden = KeyedSum(*_counted(keyed, engine, form), known)
     listed = session.release_keys(Purpose.ITEM_LIST, hidden, share, session.budget.keys_delta)
     if len(listed.texts) < LEAST_ITEMS:
+        few = "Only 1 item" if listed.texts else "No item"
         raise InputError(
-            f"Only {len(listed.texts)} items reached the threshold of {listed.threshold:.4g} of a private list, whose "
-            "release is paid for; with so few users or so small a budget, declare the list public",
+            f"{few} reached the threshold of {listed.threshold:.4g} for the private list of items; that release is "
+            "paid for. There are too few users for this budget",
             argument="items",
-            remedy="give it with",
+            remedy="if your catalogue is public, give it with",
         )
     found = PrivateItems(listed, form.moved / share.mu, share.fraction)
     if isinstance(keyed, UnlistedData):
-        return keyed.on_list(_declared_list(ids_of_texts(listed.texts), "task"), drop=True), found
+        return keyed.on_list(_declared_list(ids_of_texts(listed.texts), "item"), drop=True), found
     return on_list(keyed, listed.texts), found
 
 
 def _counted(data: UserData | UnlistedData, engine: Engine, form: KeyShares | KeyCounts) -> tuple[Any, list[str]]:
-    """The hidden counts of all items that occur, and their texts."""
+    """Return the hidden counts of all items that occur, and their texts."""
     if isinstance(data, UnlistedData):
         return data.count_keys(form)
     return add_up_one(engine, with_priorities(data), form), texts_of(data.task_ids)
@@ -131,13 +132,13 @@ def _counted(data: UserData | UnlistedData, engine: Engine, form: KeyShares | Ke
 
 @dataclass(frozen=True, eq=False)
 class Entrance:
-    """What a fit begins with, once the list of items is settled.
+    """What a fit starts from, once the list of items is settled.
 
     Attributes:
-        session: pays for the rest.
-        engine: adds up.
-        data: coded by the list of items.
-        items: what was released about them, if the list is private.
+        session: the session that pays for the rest.
+        engine: the engine that adds up.
+        data: the data, coded by the list of items.
+        items: what was released about the items, if the list is private.
         n_users: the number of users, declared or released; None if it is still to be released.
     """
 
@@ -174,7 +175,7 @@ class ItemsEstimator(SettingsEstimator):
         counts_share: float,
         default: LocalEngine,
     ) -> Entrance:
-        """Open the session and settle the list of items; a private list is released here.
+        """Open the session and settle the list of items. A private list is released here.
 
         Args:
             given: the caller's session.

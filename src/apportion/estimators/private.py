@@ -21,7 +21,7 @@ from apportion.privacy.statement import DEFAULTS, Statement, Tuning
 OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
-_MOST = {"dimension": 10_000, "rounds": 200}  # beyond, shares of the budget underflow or a fit never ends
+_MOST = {"dimension": 10_000, "rounds": 200}  # with larger values, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "window", "tuning", "noise",
     "engine", "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
@@ -32,7 +32,7 @@ _NOT_SETTINGS = {
 
 
 class BudgetedEstimator(Estimator):
-    """An estimator with a budget. Where ε stands among its arguments is up to each estimator."""
+    """An estimator with a budget. Each estimator decides where ε stands among its arguments."""
 
     epsilon: float
 
@@ -104,7 +104,7 @@ class EngineEstimator(PrivateEstimator):
 
 
 class InteractionsEstimator(EngineEstimator):
-    """A private estimator of users and tasks; neighbours add or remove a user, or are the allocation's.
+    """A private estimator of users and tasks. Neighbours add or remove a user, unless the allocation has other ones.
 
     Args:
         n_users: the number of users, declared public; None to release it with noise.
@@ -116,7 +116,7 @@ class InteractionsEstimator(EngineEstimator):
     """What the statement calls the tasks."""
 
     def _read(self, data: Any) -> AbstractContextManager[Any]:
-        """Return the data of a fit. The engine reads a frame of its cluster, and lets go of it after the fit."""
+        """Return the data of a fit. The engine reads a frame of its cluster, and frees it after the fit."""
         is_frame = hasattr(data, "mapInArrow")
         if is_frame and not isinstance(self.engine, SparkEngine):
             raise InputError("A Spark frame needs an engine on its cluster: SparkEngine(spark).", argument="engine")
@@ -131,7 +131,7 @@ class InteractionsEstimator(EngineEstimator):
         return Budget(self.epsilon, self.delta)
 
     def _declared(self, given: Session | None, data: UserData, further_public: list[str]) -> Session:
-        """Return the session of this fit, with what it says about tasks and the number of users."""
+        """Return the session of this fit, with its statements about tasks and the number of users."""
         public = [_words_on_tasks(data, self._tasks_are), *further_public]
         session = self._open(given, self._budget(), self._neighbours, public)
         if not data.task_ids.declared:

@@ -1,4 +1,4 @@
-"""Fits that can be stopped and gone on with: a checkpoint is bound to the data and to everything else that counts."""
+"""Fits that can be resumed: a checkpoint is bound to the data and to everything else that the releases depend on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from apportion.estimators.base import Estimator
 from apportion.estimators.counts import number_of_users
 from apportion.privacy import Session
 
-_NOT_TOLD = {"noise", "engine"}  # what of them counts is told by the session and the kernels
+_NOT_TOLD = {"noise", "engine"}  # the session and the kernels contribute what matters about these
 
 
 def resumable(engine: Engine, session: Session, estimator: Estimator, data: UserData | UnlistedData) -> Engine:
     """Bind the session's checkpoint, if it has one, and return the engine of the fit.
 
-    A fit that goes on makes no pass for what was released before. It may go on with another engine, if that forms the
-    same sums.
+    A resumed fit makes no pass for what was released before. It may use another engine, if that engine forms the same
+    sums.
     """
     if session.checkpoint is None:
         return engine
@@ -32,11 +32,12 @@ def resumable(engine: Engine, session: Session, estimator: Estimator, data: User
     arithmetic = {"exact": engine.exact, "dtype": str(getattr(engine.kernels, "dtype", ""))}
     listed: Vocabulary | None = getattr(data, "task_ids", None)
     tasks = None if listed is None else [listed, listed.declared]
-    charged = {"account": session.account}  # what is stored was charged there and nowhere else
+    charged = {"account": session.account}  # stored releases were charged to this account and to no other
     about = [__version__, session.budget, session.noise.description, session.neighbours, arithmetic, tasks, charged]
     told = {name: value for name, value in estimator.get_params().items() if name not in _NOT_TOLD}
     session.checkpoint.bind(digest, in_words([type(estimator).__name__, told, *about]))
-    forms_sums = isinstance(engine, LocalEngine | SparkEngine)  # elsewhere, clients form them with noise in them
+    # with other engines, clients form sums that include noise
+    forms_sums = isinstance(engine, LocalEngine | SparkEngine)
     return DeferredEngine(engine) if forms_sums and session.checkpoint.n_stored else engine
 
 

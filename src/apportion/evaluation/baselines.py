@@ -1,7 +1,7 @@
-"""Baselines to compare every model with: predictions that learn nobody's taste.
+"""Baselines for every model: predictions that learn nothing about tastes.
 
 Most are fitted on raw counts and means, without privacy: their results belong on an internal page. `PrivatePopularity`
-is what a whole budget buys without any taste.
+spends a whole budget on popularity alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BiasModel:
     """Predicts global mean + task bias + user bias, each a mean of residuals damped towards 0.
 
     b_i = Σ_j (r_ij - m) / (n_i + task_damping), then b_j = Σ_i (r_ij - m - b_i) / (n_j + user_damping) from
-    the history that comes with the targets, so that users who were not in training are served as well.
+    the history that comes with the targets, so that the model also serves users who were not in training.
 
     Args:
         task_damping: number of ratings at the global mean to add to every task.
@@ -91,7 +91,7 @@ class PrivatePopularity:
     """Scores every task by its popularity, released with the noise of a whole budget.
 
     Args:
-        session: all of its budget is spent.
+        session: the session, whose whole budget is spent.
     """
 
     counts_: NDArray[np.float64]

@@ -122,10 +122,10 @@ def inspect_study(
     """Compare the models that a study with `[inspection]` saved.
 
     Args:
-        results: what `run_study` returned.
+        results: the results that `run_study` returned.
         slices: popularity slices, from `study_slices`.
         tasks: ids of tasks whose neighbours are listed.
-        n_neighbours: how many of them.
+        n_neighbours: how many neighbours to list.
     """
     wanted = results.study.inspection
     if wanted is None:

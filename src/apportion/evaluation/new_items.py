@@ -7,7 +7,7 @@ are then tested on the held-out items only. Rankings are among the held-out item
     predicted popularity    the order of popularity predicted by features, the same for everybody
     true popularity         by counts of the held-out rows, which nobody could know: an upper limit
 
-for clicks, and for ratings with each user's own mean rating of the other items.
+for clicks. For ratings, it is compared with each user's own mean rating of the other items.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MEAN_DAMPING: Final = 5.0
 
 @dataclass(frozen=True)
 class HeldOutItems:
-    """Data without some items, and what the same users do with those items.
+    """Data without some items, and the rows of the same users for those items.
 
     Attributes:
         train: rows of the other items, with a task list of only these.
@@ -179,7 +179,7 @@ class _Shuffled:
 
 def _under(data: Interactions, ids: Any) -> Interactions:
     """Return the same rows with their own task list."""
-    listed = Vocabulary(ids, name="task", declared=True)
+    listed = Vocabulary(ids, name="item", declared=True)
     codes = listed.find(data.task_ids.ids)[data.tasks]
     return Interactions.from_codes(data.users, codes, data.values, user_ids=data.user_ids, task_ids=listed)
 

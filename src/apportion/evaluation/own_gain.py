@@ -1,9 +1,9 @@
 """What each party gains by learning with the others, measured by the party on its own rows.
 
 Every party splits its rows into folds. For each fold it learns from the other folds, once with the released matrices
-and once alone, and compares both on the held-out rows. The released matrices come from the whole fit, in which the
-held-out rows took part as part of one task among many, under the noise. The comparison favours learning together by
-that much. Results are computed from raw data; each belongs only to its party.
+and once alone, and compares both on the held-out rows. The released matrices come from the whole fit. The held-out rows
+took part in it, as part of one task among many and under the noise. That favours learning together a little. Results
+are computed from raw data; each belongs only to its party.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OwnGain:
     Attributes:
         n_rows: number of held-out rows.
         folds: number of folds.
-        together: mean loss on them when learning with the others; None with fewer than two rows.
+        together: mean loss on these rows when learning with the others; None with fewer than two rows.
         alone: mean loss when learning alone.
     """
 
@@ -59,7 +59,7 @@ def own_gains(
     """Return every party's gain: by mean squared error, or by log loss if labels are classes.
 
     Args:
-        model: fitted to these rows in the parties' own units.
+        model: the model, fitted to these rows in the parties' own units.
         matrices: original features, one matrix for each task.
         labels: one column for each task.
         deviations: whether parties divide features by their standard deviations.

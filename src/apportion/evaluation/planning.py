@@ -1,12 +1,14 @@
-"""What error to expect at which ε before anything is spent: a law fitted on generated data and MovieLens 1M.
+"""The error to expect at each ε, before anything is spent: a law fitted on generated data and MovieLens 1M.
 
-For n users, m items and r rows a user, with k = n r / m rows an item and a budget of privacy parameter μ, a fit loses
+For n users, m items and r rows per user, with k = n r / m rows per item and a budget of privacy parameter μ, a fit
+loses
 
     loss = a r^b k^c / (1 + (s / h)^g),        s = μ n √r / m^d,
 
-as a fraction of the error that the same recommender has where noise is nothing (for clicks, of its recall). s is how
-far an item stands out of the noise; the numerator is what can be lost at all. `benchmarks/price_study.py` measures the
-losses and fits the six coefficients. The law knows sizes alone: data of the same size differ, and intervals say so.
+as a fraction of the error that the same recommender has with negligible noise (for clicks, of its recall). s measures
+how far an item stands out of the noise. The numerator is the most that can be lost. `benchmarks/price_study.py`
+measures the losses and fits the six coefficients. The law depends only on sizes. Data of the same size differ, and the
+intervals account for that.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from apportion.privacy import Budget
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 DELTA = 1e-6
-_MOST = 0.9  # of a loss, whatever a law says
+_MOST = 0.9  # limit of a loss, whatever the law says
 
 
 @dataclass(frozen=True)
 class Size:
-    """Public guesses of how much data there are.
+    """Public guesses of the size of the data.
 
     Attributes:
         users: number of users.
@@ -38,7 +40,7 @@ class Size:
     rows: float
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no data have."""
+        """Refuse sizes that no data set has."""
         for argument, value in (("users", self.users), ("items", self.items), ("rows_per_user", self.rows)):
             if not (math.isfinite(value) and value >= 1):
                 raise InputError(f"Expected {argument} >= 1, got {value:g}.", argument=argument)
@@ -57,13 +59,13 @@ class Law:
         level: a.
         rows_power: b.
         density_power: c.
-        half: h, the signal at which half of the loss is left.
+        half: h, the signal s at which half of the loss is left.
         steepness: g.
         items_power: d.
-        spread: nine of ten losses of data that the law had not seen were this close to it.
+        spread: nine of ten losses on data that the law had not seen were this close to it.
         users: the least and the most users in the study.
-        items: the same of items.
-        rows: the same of rows of a user.
+        items: the least and the most items.
+        rows: the least and the most rows per user.
     """
 
     level: float
@@ -129,10 +131,10 @@ class Expected:
     Attributes:
         epsilon: ε of the fit.
         loss: the fraction by which the error is higher than without privacy, or the recall lower.
-        low: of an interval that held nine of ten losses in the study.
-        high: the same.
-        error: the error, or the recall, that this makes.
-        interval: the same for the ends, best first.
+        low: the lower end of an interval that held nine of ten losses in the study.
+        high: its upper end.
+        error: the resulting error or recall.
+        interval: the error or recall at both ends of the interval, best first.
     """
 
     epsilon: float
@@ -145,11 +147,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What to expect at several ε, and on what it rests.
+    """What to expect at several ε, and the assumptions behind it.
 
     Attributes:
-        size: what it is for.
-        clicks: whether it is for clicks; else for ratings.
+        size: the size of the data that it is for.
+        clicks: True for clicks, False for ratings.
         delta: δ of the fits.
         without_privacy: the error, or the recall, without privacy.
         expected: one for each ε.
@@ -165,7 +167,7 @@ class Forecast:
 
     @property
     def metric(self) -> str:
-        """What is forecast."""
+        """The metric that is forecast."""
         return "Recall@20" if self.clicks else "RMSE"
 
 
@@ -177,13 +179,13 @@ def forecast(
     clicks: bool = False,
     without_privacy: float | None = None,
 ) -> Forecast:
-    """Return what to expect of private fits of data of this size. No data are needed.
+    """Return what to expect of private fits to data of this size. No data are needed.
 
     Args:
         size: public guesses of the size of the data.
-        epsilons: for which fits.
+        epsilons: the ε of each fit.
         delta: δ of the fits.
-        clicks: whether the data are clicks; else ratings.
+        clicks: True if the data are clicks, False if they are ratings.
         without_privacy: the RMSE, or the Recall@20, of a good recommender without privacy; None for that of MovieLens.
 
     >>> found = forecast(Size(1e6, 2e4, 50), [0.5, 5.0]).expected

@@ -117,7 +117,7 @@ class _Block:
     def of(
         cls, users: NDArray[np.int64], top: NDArray[np.int64], targets: Interactions, slices: PopularitySlices
     ) -> _Block:
-        """Match the top of each user's ranking (-1 where it ends early) with the user's targets."""
+        """Match the top of each user's ranking with the user's targets; -1 fills up rankings that end early."""
         start, stop = targets.by_user.indptr[users[0]], targets.by_user.indptr[users[-1] + 1]
         row = np.searchsorted(users, targets.users[start:stop])
         target_keys = row * targets.n_tasks + targets.tasks[start:stop]  # sorted, as targets are

@@ -23,10 +23,10 @@ class MetricValue:
     """One metric: overall and by slice, each with the number of targets (or users) in the average.
 
     Attributes:
-        overall: over all targets.
-        n: their number; where several runs were averaged, that of all runs.
-        by_slice: for each slice; None where nothing could be measured.
-        n_by_slice: their numbers.
+        overall: the value over all targets.
+        n: the number of targets; if several runs were averaged, the total of all runs.
+        by_slice: the value in each slice; None if nothing could be measured there.
+        n_by_slice: the number of targets in each slice.
         error: standard error of `overall` over several runs; None for a single run.
     """
 

@@ -36,8 +36,8 @@ class PopularitySlices:
 def slice_labels(n_slices: int, rarest: str = "rarest", most_popular: str = "most popular") -> tuple[str, ...]:
     """Return a name for each slice; the words for the first and the last can be chosen.
 
-    >>> slice_labels(4, "last", "top")
-    ('last 25 %', '25-50 %', '50-75 %', 'top 25 %')
+    >>> slice_labels(4, "rare", "top")
+    ('rare 25 %', '25-50 %', '50-75 %', 'top 25 %')
     """
     edges = [round(100 * edge / n_slices) for edge in range(n_slices + 1)]
     names = [f"{low}-{high} %" for low, high in itertools.pairwise(edges)]

@@ -73,7 +73,7 @@ class Tuned:
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What the privacy card says about the selection."""
+        """What the privacy card shows about the selection."""
         cost, tries = self.cost, self.cost.tries
         return {
             "epsilon": cost.epsilon,
@@ -259,7 +259,7 @@ def _words(best: _Try, cost: SelectionCost, grid: Mapping[str, Sequence[Any]]) -
 
 
 def _drawn(grid: Mapping[str, Sequence[Any]], noise: NoiseSource) -> dict[str, Any]:
-    """Draw settings at random, uniformly, whatever the data."""
+    """Draw settings uniformly at random, whatever the data."""
     places = noise.uniform(len(grid))
     return {name: values[int(u * len(values))] for (name, values), u in zip(grid.items(), places, strict=True)}
 

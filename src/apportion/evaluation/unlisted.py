@@ -1,7 +1,7 @@
-"""A model on data whose list of items is longer than its own, as where its list was private.
+"""A model on data whose list of items is longer than its own, for example because its list was private.
 
-A rating of an item that the model does not know is predicted by the user's own mean; such an item is ranked last. What
-is known of a user is computed from the rows that the model can use, and the mean from all of them.
+A rating of an item that the model does not know is predicted by the user's own mean. Such an item is ranked last. The
+user's vector is computed from the rows that the model can use, and the mean from all rows.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class OnLongerList:
     """Predicts and ranks for the list of whatever data it is given.
 
     Args:
-        model: knows some of the items.
+        model: a model that knows some of the items.
     """
 
     def __init__(self, model: ItemModel) -> None:
         self.model = model
 
     def covered(self, data: Interactions) -> NDArray[np.bool_]:
-        """Which rows are of items that the model knows."""
+        """Return which rows are of items that the model knows."""
         return np.asarray(self._codes(data)[data.tasks] >= 0)
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
-        """A rating for every target: the model's, or the user's own mean."""
+        """Return a rating for every target: the model's prediction, or the user's own mean."""
         assert isinstance(self.model, RatingModel)
         predicted = self._own_means(history)[targets.users]
         codes, known = self._codes(targets)[targets.tasks], self.covered(targets)
@@ -39,14 +39,17 @@ class OnLongerList:
         return predicted
 
     def score(self, history: Interactions, users: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """A score for every item of the history's list, below all others for those that the model does not know."""
+        """Return a score for every item of the history's list.
+
+        Items that the model does not know come below all others.
+        """
         scores = self.model.score(self._onto(history), users)
         codes = self._codes(history)
         last = scores.min(axis=1, keepdims=True) - 1
         return np.where(codes >= 0, scores[:, np.maximum(codes, 0)], last)
 
     def _codes(self, data: Interactions) -> NDArray[np.int32]:
-        """The model's code of every item of the data's list, -1 for one that it does not know; ids compared as text."""
+        """Return the model's code of every item of the data's list, -1 for unknown ones. Ids are compared as text."""
         known = {str(each): code for code, each in enumerate(self.model.task_ids)}
         return np.array([known.get(str(each), -1) for each in data.task_ids], np.int32)
 
@@ -58,7 +61,7 @@ class OnLongerList:
         )
 
     def _own_means(self, history: Interactions) -> NDArray[np.float32]:
-        """Each user's mean, with the model's offset as one more rating."""
+        """Return each user's mean, with the model's offset as one more rating."""
         low, high = self.model.value_range
         sums = np.bincount(history.users, np.clip(history.values, low, high), minlength=history.n_users)
         counts = np.bincount(history.users, minlength=history.n_users)

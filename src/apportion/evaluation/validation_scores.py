@@ -19,7 +19,7 @@ from apportion.data.user_keys import pair_keys
 from apportion.linalg.fixed_order import row_products
 from apportion.recommend.model import ClickModel, RatingModel
 
-KEPT_BACK: Final = 0.2  # fraction of a user's rows, at least one
+KEPT_BACK: Final = 0.2  # fraction of a user's rows that is held back, at least one row
 DEPTH: Final = 20  # length of a ranking of clicks
 _USERS_AT_A_TIME: Final = 256
 _SEED: Final = 0x76616C69_64617465  # key for the choice of rows; public
@@ -34,8 +34,8 @@ class Score:
     Attributes:
         name: its name on pages.
         of_users: the score of each user code, in [-1, 1] or NaN.
-        shown: from a mean score and the model to the figure that is shown.
-        shown_noise: from the noise of the mean to that of the figure.
+        shown: turns a mean score and the model into the figure that is shown.
+        shown_noise: turns the noise of the mean into the noise of the figure.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Score:
 
 
 def keep_back(data: Interactions) -> tuple[Interactions, Interactions]:
-    """Divide every user's own rows into shown and held-back ones; users with one row show it."""
+    """Divide each user's rows into shown and held-back ones. A user with one row shows it."""
     keys = pair_keys(data.as_users.keys, data.users, data.tasks, _SEED)
     order = np.lexsort((data.tasks, keys, data.users))
     rank = np.empty(data.n_observations, np.int64)
@@ -78,7 +78,7 @@ def recall_scores(model: ClickModel, data: Interactions) -> Floats:
         block = users[start : start + _USERS_AT_A_TIME]
         scores = row_products(
             vectors[block], features
-        )  # in a fixed order of sums, so that other users in a block have no effect
+        )  # adds up in a fixed order, so that other users in a block have no effect
         shown, sought = _rows_of(history, block), _rows_of(targets, block)
         scores[np.searchsorted(block, history.users[shown]), history.tasks[shown]] = -np.inf
         last = -np.partition(-scores, depth - 1, axis=1)[:, depth - 1]

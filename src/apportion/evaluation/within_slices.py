@@ -49,7 +49,7 @@ def recall_within_slices(
 
 
 def _wanted(users: NDArray[np.int64], targets: Interactions) -> NDArray[np.bool_]:
-    """Return which tasks are targets of whom, users x tasks."""
+    """Return which tasks are targets of each user; users x tasks."""
     some = targets.select_users(users)
     wanted = np.zeros((len(users), targets.n_tasks), bool)
     wanted[np.searchsorted(users, some.users), some.tasks] = True
@@ -57,7 +57,10 @@ def _wanted(users: NDArray[np.int64], targets: Interactions) -> NDArray[np.bool_
 
 
 def _found(scores: NDArray[np.floating], wanted: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
-    """Return how many targets of each user are among the k largest scores; a history, scored -inf, holds none."""
+    """Return how many targets of each user are among the k largest scores.
+
+    Tasks of the history are scored -inf and hold no targets.
+    """
     if scores.shape[1] == 0:
         return np.zeros(len(scores), np.int64)
     top = top_columns(scores, min(k, scores.shape[1]))

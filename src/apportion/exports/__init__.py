@@ -1,7 +1,7 @@
 """Models in formats for production: Parquet, FAISS, ONNX, a Hugging Face folder, MLflow.
 
-Each format is read by its own library, without apportion. It holds what the saved model holds: released values and the
-statement. The libraries that write them come with extras and are imported where used.
+Each format is read by its own library, without apportion. It contains the same as the saved model: released values and
+the statement. The libraries that write the formats come with extras and are imported where they are used.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ ITEMS: Final = "items.parquet"
 
 
 def write_faiss(model: ItemModel, folder: Path) -> None:
-    """Write the index and the items; number k in the index is row k of the items."""
+    """Write the index and the items. Entry k of the index is row k of the items."""
     statement_of(model)
     faiss = library("faiss", "faiss")
     folder.mkdir(parents=True, exist_ok=True)

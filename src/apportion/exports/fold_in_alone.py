@@ -1,11 +1,11 @@
-"""Uses a saved apportion model without apportion: NumPy and safetensors are enough. This file travels with exports.
+"""Use a saved apportion model without apportion: NumPy and safetensors are enough. This file is part of exports.
 
 A user's coefficients u solve (base + Σ c f fᵀ) u = right side + Σ c y f over the user's own history, where f are the
 features of its items, c their weights and y the ratings minus the offset (1 for clicks). An item's score is
 offset + f · u.
 
 A model of ratings that ranks by choice has a second regression of the same form, in which y is a rating's place in the
-scale, from 0 to 1. Items are ranked by its score over a small power of popularity, plus a little of the predicted
+scale, from 0 to 1. Items are ranked by its score divided by a small power of popularity, plus a little of the predicted
 rating. Every 20th place shows the best of some items that are drawn by a hash of the user's history.
 """
 
@@ -56,7 +56,7 @@ class Model:
         return np.linalg.solve(matrix, self.tensors[f"{name}.base_rhs"] + rows.T @ (weights * labels))
 
     def _to_choose(self, scores: Any, codes: Any, ratings: Any) -> Any:
-        """Return what the items of a model that ranks by choice are ranked by."""
+        """Return the scores by which a model that ranks by choice ranks its items."""
         about, (low, high) = self.description["ranking"], self.description["value_range"]
         features, popularity = (self.tensors[name].astype(np.float64) for name in ("choice.features", "popularity"))
         choices = features @ self._solved("choice", features, codes, (ratings - low) / (high - low))
@@ -93,7 +93,7 @@ class Model:
         return numbers
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        """For MLflow: takes a frame with user, item and (for ratings) value; returns user, item, score and rank."""
+        """Recommend for MLflow: from a frame of user, item and (for ratings) value to user, item, score and rank."""
         import pandas as pd
 
         k = int((params or {}).get("k", 20))

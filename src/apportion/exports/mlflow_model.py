@@ -22,7 +22,7 @@ ALONE: Final = "apportion_fold_in"
 def write_mlflow(model: ItemModel, folder: Path) -> None:
     """Write an MLflow model; its metadata include the privacy card.
 
-    `mlflow.pyfunc.load_model(folder).predict(frame, params={"k": 20})` takes rows of user, item and value.
+    `mlflow.pyfunc.load_model(folder).predict(frame, params={"k": 20})` takes rows with user, item and value.
     """
     refuse_unless_solvable(model)
     statement = statement_of(model)

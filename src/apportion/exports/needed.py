@@ -11,7 +11,7 @@ from apportion.recommend.model import ClickModel, ItemModel, RatingModel
 
 
 def library(name: str, extra: str) -> Any:
-    """Import a library, or say which extra brings it."""
+    """Import a library. If it is missing, say which extra provides it."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -31,6 +31,6 @@ def statement_of(model: ItemModel) -> Statement:
 
 
 def refuse_unless_solvable(model: ItemModel) -> None:
-    """Refuse a model whose users minimise another loss than squares: only a ridge regression is exported."""
+    """Refuse a model whose users minimise a loss other than squares: only a ridge regression can be exported."""
     if not isinstance(model, RatingModel | ClickModel):
         raise InputError(f"Expected a model of ratings or clicks, got one of kind {model.kind!r}.", argument="model")

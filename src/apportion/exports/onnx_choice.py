@@ -2,7 +2,7 @@
 
 Items are first sorted by their scores and get the keys 0, −1, −2, ... An exploring place p then gives the item that it
 shows a key between those of the items at p − 1 and p. The k largest keys are the list. Exploring places beyond the
-fifth are left out, so a list is the model's own as far as place 119.
+fifth are left out, so a list equals the model's own up to place 119.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLACES: Final = 5
 
 
 def ranked_by_choice(graph: Graph, model: ItemModel, of_items: Names) -> tuple[str, str]:
-    """Return the codes of the k best items in order, and what is shown of every item: its value, or −∞."""
+    """Return the codes of the k best items in order, and the number shown for every item: its value, or −∞."""
     n_items = model.n_tasks
     values, choices = (_of_known(graph, name, n_items) for name in (of_items.values, of_items.choices))
     weighed = graph.node("Mul", values, graph.constant(choosing.value_weight(model.value_range), np.float64))

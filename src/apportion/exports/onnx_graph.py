@@ -10,12 +10,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Names:
-    """Results in a graph that a ranking by choice starts from.
+    """The results in a graph from which a ranking by choice starts.
 
     Attributes:
-        codes: of the items in the history; unknown ids have the code after the last.
-        values: predicted, of all items and one more.
-        choices: scores of choices, likewise.
+        codes: the codes of the items in the history; unknown ids have the code after the last.
+        values: the predicted values of all items, and one more.
+        choices: the choice scores of all items, and one more.
     """
 
     codes: str

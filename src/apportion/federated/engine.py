@@ -192,8 +192,8 @@ class FederatedEngine:
         trust = self.trust
         return (
             f"anything against the server, which draws the noise: it sees exact sums over at least {trust.least} of "
-            f"{trust.n_clients} clients, though no client's own part if at most {trust.colluding} of them collude "
-            "with it",
+            f"{trust.n_clients} clients; none of them shows a client's own part if at most {trust.colluding} clients "
+            "collude with it, but two over different clients may differ by one",
         )
 
     def add_up(self, users: UserParts, contributions: Sequence[Contribution]) -> list[BoundedSum]:

@@ -123,7 +123,7 @@ class MaskingServer:
             return
         keys = KeyPair(self._recovered(dropped))
         if keys.public != self._keys[dropped].mask_key:
-            raise DisturbedError(f"The shares of client {dropped} give another key than it advertised.", dropped)
+            raise self._stopped(dropped, f"The shares of client {dropped} give another key than it advertised.")
         for each in beside:  # seen from the survivor, whose vector holds the mask
             total = np.zeros(self.terms.length, np.uint64)
             add_pair_mask(total, self.terms, keys, dropped, each, self._keys[each].mask_key)
@@ -131,17 +131,24 @@ class MaskingServer:
 
     def _recovered(self, client: int) -> bytes:
         """Return a client's secret from its shares; a few wrong ones are left out, and noted."""
-        held = self._shares.get(client, {})
+        held, doubted = self._shares.get(client, {}), {holder for _, holder in self.doubted}
         try:
-            secret, wrong = corrected(held, self.terms.threshold)
+            secret, wrong = corrected(held, self.terms.threshold, doubted)
         except InputError as problem:
-            sentence = f"The masks of client {client} cannot be removed: {problem}"
-            beside = [each for each in self.terms.graph.neighbours(client) if each in self._waiting]
-            if len(beside) >= self.terms.threshold:  # enough clients revealed shares, so the fault lies with these
-                raise DisturbedError(sentence, client) from None
-            raise RefusedError(sentence) from None
+            raise self._stopped(client, f"The masks of client {client} cannot be removed: {problem}") from None
         self.doubted += [(client, each) for each in wrong]
         return secret
+
+    def _stopped(self, owner: int, sentence: str) -> RefusedError:
+        """Return why a secret cannot be joined; its owner is named if those who may collude are too few to do it.
+
+        If b neighbours revealed shares, at least b - c of them honest ones, then c others can neither withhold nor
+        change enough to matter while b >= t + 2 c.
+        """
+        beside = sum(each in self._waiting for each in self.terms.graph.neighbours(owner))
+        if beside >= self.terms.threshold + 2 * self.terms.colluding:
+            return DisturbedError(sentence, owner)
+        return RefusedError(f"{sentence} It is not clear by whose fault.")
 
     def _check(self, message: Message) -> None:
         """Refuse what is of another pass, another stage, a stranger, or was sent before; then what it holds."""

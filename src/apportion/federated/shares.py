@@ -7,13 +7,12 @@ A secret s is the constant term of a polynomial f(x) = s + a_1 x + .. + a_(t-1) 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from apportion.errors import InputError
+from apportion.federated.polynomials import PRIME, Point, Polynomial, nearest
 
-PRIME: Final = 2**256 + 297
 SECRET_BYTES: Final = 32
 SHARE_BYTES: Final = 33
 
@@ -40,55 +39,54 @@ def divided(secret: bytes, holders: Iterable[int], threshold: int) -> dict[int, 
 
 
 def joined(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Return the secret from shares by holder. Exactly `threshold` of them are used; further ones must agree."""
-    if len(shares) < threshold:
-        raise InputError(f"Expected at least {threshold} shares of a secret, got {len(shares)}.", argument="shares")
-    points = [(each + 1, int.from_bytes(share, "big")) for each, share in sorted(shares.items())]
-    used = points[:threshold]
-    weights = _weights(tuple(x for x, _ in used), 0)
-    value = sum(weight * y for weight, (_, y) in zip(weights, used, strict=True)) % PRIME
-    if value >= 1 << 8 * SECRET_BYTES or not _agrees(used, points[threshold : threshold + 1]):
-        raise InputError("Expected shares of one secret, got shares that do not belong together.", argument="shares")
-    return value.to_bytes(SECRET_BYTES, "big")
+    """Return the secret from shares by holder, at least `threshold`. All of them must be of one secret."""
+    secret, wrong = corrected(shares, threshold)
+    if wrong:
+        raise _apart()
+    return secret
 
 
-def corrected(shares: Mapping[int, bytes], threshold: int) -> tuple[bytes, tuple[int, ...]]:
-    """Return the secret, and the holders whose shares are seen not to be of it, as long as they are few.
+def corrected(
+    shares: Mapping[int, bytes], threshold: int, doubted: Collection[int] = ()
+) -> tuple[bytes, tuple[int, ...]]:
+    """Return the secret, and the holders whose shares are not of it, as long as they are few.
 
-    Where the first shares agree, the others are not looked at, to save time.
+    All shares are compared. With n of them, at most one polynomial has all but (n - threshold) / 2 shares on it. The
+    one through `threshold` shares is tried first; if it is not that one, it is found as in a Reed-Solomon code.
 
-    With n shares, up to (n - threshold) / 2 wrong ones leave one polynomial that all others lie on. It is looked for
-    through groups of `threshold` shares that have none in common, so one of n / threshold groups must be without a
-    wrong share.
+    Args:
+        shares: by holder.
+        threshold: number of shares that the secret can be joined from.
+        doubted: holders whose shares of other secrets were wrong. Theirs are not tried first, which saves time.
 
     >>> parts = divided(bytes(31) + b"x", range(5), 2)
     >>> secret, wrong = corrected({**parts, 1: bytes(33)}, 2)
     >>> secret[-1:], wrong
     (b'x', (1,))
     """
-    try:
-        return joined(shares, threshold), ()
-    except InputError:
-        if len(shares) < threshold:
-            raise
-    points = [(each + 1, int.from_bytes(share, "big")) for each, share in sorted(shares.items())]
-    for first in range(0, len(points) - threshold + 1, threshold):
-        used = points[first : first + threshold]
-        weights = _weights(tuple(x for x, _ in used), 0)
-        value = sum(weight * y for weight, (_, y) in zip(weights, used, strict=True)) % PRIME
-        wrong = tuple(x - 1 for x, y in points if not _agrees(used, [(x, y)]))
-        if value < 1 << 8 * SECRET_BYTES and 2 * len(wrong) <= len(points) - threshold:
-            return value.to_bytes(SECRET_BYTES, "big"), wrong
-    raise InputError("Expected shares of one secret, got shares that do not belong together.", argument="shares")
+    if len(shares) < threshold:
+        raise InputError(f"Expected at least {threshold} shares of a secret, got {len(shares)}.", argument="shares")
+    order = sorted(shares, key=lambda each: (each in doubted, each))
+    points = [(each + 1, int.from_bytes(shares[each], "big") % PRIME) for each in order]
+    found = _secret_of(Polynomial.through(points[:threshold]), points, threshold)
+    found = found or _secret_of(nearest(points, threshold), points, threshold)
+    if found is None:
+        raise _apart()
+    return found
 
 
-def _agrees(used: list[tuple[int, int]], further: list[tuple[int, int]]) -> bool:
-    """Whether one further share lies on the polynomial of those used. If it does not, some share is wrong."""
-    for x, y in further:
-        weights = _weights(tuple(each for each, _ in used), x)
-        if sum(weight * held for weight, (_, held) in zip(weights, used, strict=True)) % PRIME != y:
-            return False
-    return True
+def _secret_of(found: Polynomial | None, points: list[Point], threshold: int) -> tuple[bytes, tuple[int, ...]] | None:
+    """Return the secret of a polynomial, and the holders whose points it misses; None if they are too many."""
+    if found is None:
+        return None
+    value, wrong = found.at([0])[0], found.missed(points)
+    if value >= 1 << 8 * SECRET_BYTES or 2 * len(wrong) > len(points) - threshold:
+        return None
+    return value.to_bytes(SECRET_BYTES, "big"), tuple(sorted(x - 1 for x in wrong))
+
+
+def _apart() -> InputError:
+    return InputError("Expected shares of one secret, got shares that do not belong together.", argument="shares")
 
 
 def _value(coefficients: list[int], x: int) -> int:
@@ -97,16 +95,3 @@ def _value(coefficients: list[int], x: int) -> int:
     for coefficient in reversed(coefficients):
         value = (value * x + coefficient) % PRIME
     return value
-
-
-@lru_cache(maxsize=64)
-def _weights(points: tuple[int, ...], at: int) -> list[int]:
-    """Return Lagrange's weights of values at the points for the value at another."""
-    weights = []
-    for x in points:
-        above = below = 1
-        for other in points:
-            if other != x:
-                above, below = above * (at - other) % PRIME, below * (x - other) % PRIME
-        weights.append(above * pow(below, -1, PRIME) % PRIME)
-    return weights

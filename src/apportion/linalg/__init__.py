@@ -1,4 +1,4 @@
-"""Linear algebra over segments: Gram matrices, moments and solves per user or task, and what follows them.
+"""Linear algebra over segments: Gram matrices, moments and solves per user or task, and operations on them.
 
 NumPy alone is enough. If the compiled kernel was built, it does the heavy loops. `on_torch` has the same functions for
 torch tensors, for example on a GPU. The package is for the library itself: it is not in the reference.
@@ -11,7 +11,7 @@ from apportion.linalg.information import Information, NoisyDesign, information
 from apportion.linalg.kernel import instruction_sets, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
-from apportion.linalg.normals import fill_normals
+from apportion.linalg.normals import add_normals, fill_normals
 from apportion.linalg.packed import (
     diagonal_positions,
     frobenius_weights,
@@ -38,6 +38,7 @@ __all__ = [
     "RatingRound",
     "TaskWeights",
     "active_backend",
+    "add_normals",
     "add_rounded_laplace",
     "add_rounded_normals",
     "common_shape",

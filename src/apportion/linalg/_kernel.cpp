@@ -211,6 +211,17 @@ void normals_call(int level, int threads, const uint8_t* key, uint64_t counter, 
     });
 }
 
+void noisy_call(int level, int threads, const uint8_t* key, Index n, const double* values, double scale, double step,
+                double* out) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index batches = (n + kNormals - 1) / kNormals, share = 64;
+    in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
+        AT_LEVEL(level, add_normals(words, i * share, std::min((i + 1) * share, batches), n, values, scale, step, out));
+    });
+}
+
 }  // namespace
 
 extern "C" {
@@ -255,6 +266,12 @@ void kernel_normals_float64(int level, int threads, const uint8_t* key, uint64_t
     normals_call(level, threads, key, counter, n, out);
 }
 
+// out = values + scale * normal, rounded to a multiple of step, a power of two.
+void kernel_add_normals(int level, int threads, const uint8_t* key, Index n, const double* values, double scale,
+                        double step, double* out) {
+    noisy_call(level, threads, key, n, values, scale, step, out);
+}
+
 // out = sums / 2^shift + scale * normal, rounded to whole numbers; doubtful where a boundary is too near to tell.
 void kernel_rounded_normals(int level, int threads, const uint8_t* key, uint64_t counter, Index n, const int64_t* sums,
                             int shift, const double* scales, Index n_scales, int64_t* out, uint8_t* doubtful) {
@@ -272,7 +289,7 @@ void kernel_rounded_normals(int level, int threads, const uint8_t* key, uint64_t
 void kernel_chacha20(int level, const uint8_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
     uint32_t key_words[8];
     std::memcpy(key_words, key, 32);
-    AT_LEVEL(std::min(level, best_level()), chacha20(key_words, counter, nonce, words));
+    AT_LEVEL(std::min(level, best_level()), template chacha20<1>(key_words, counter, nonce, (uint32_t(*)[16][kBlocks])words));
 }
 
 // out[k] = the first 64 bits of the ChaCha20 block at points[k], a counter and a nonce.
@@ -984,171 +1001,6 @@ void solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs
     });
 }
 
-// ---- normal numbers from a ChaCha20 stream ----
-
-template <typename V>
-INLINE V rotate(V x, int n) { return (x << n) | (x >> (32 - n)); }
-
-// words[i][b] = word i of block number counters[b] of nonces[b] (RFC 8439 section 2.3, with a 64-bit counter and nonce)
-inline void chacha20_at(const uint32_t* key, const uint64_t* counters, const uint64_t* nonces,
-                        uint32_t (*words)[kBlocks]) {
-    constexpr int lanes = KERNEL_VECTOR_BYTES / 4;
-    using V = typename VectorOf<uint32_t, lanes>::type;
-    for (int b = 0; b < kBlocks; b += lanes) {
-        V start[16], x[16];
-        uint32_t ends[4][lanes];
-        const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
-        UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
-        UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
-        for (int lane = 0; lane < lanes; ++lane) {
-            ends[0][lane] = uint32_t(counters[b + lane]);
-            ends[1][lane] = uint32_t(counters[b + lane] >> 32);
-            ends[2][lane] = uint32_t(nonces[b + lane]);
-            ends[3][lane] = uint32_t(nonces[b + lane] >> 32);
-        }
-        UNROLL for (int i = 0; i < 4; ++i) start[12 + i] = load<V>(ends[i]);
-        UNROLL for (int i = 0; i < 16; ++i) x[i] = start[i];
-        auto quarter = [&x](int i, int j, int k, int l) INLINE_LAMBDA {
-            x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 16);
-            x[k] += x[l]; x[j] = rotate(x[j] ^ x[k], 12);
-            x[i] += x[j]; x[l] = rotate(x[l] ^ x[i], 8);
-            x[k] += x[l]; x[j] = rotate(x[j] ^ x[k], 7);
-        };
-        for (int round = 0; round < 10; ++round) {
-            UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + i, 8 + i, 12 + i);
-            UNROLL for (int i = 0; i < 4; ++i) quarter(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4);
-        }
-        UNROLL for (int i = 0; i < 16; ++i) store(&words[i][b], x[i] + start[i]);
-    }
-}
-
-// words[i][b] = word i of block number counter + b
-inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[kBlocks]) {
-    uint64_t counters[kBlocks], nonces[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) counters[b] = counter + b, nonces[b] = nonce;
-    chacha20_at(key, counters, nonces, words);
-}
-
-// out[k] = the first 64 bits of the block whose counter is points[2 k] and whose nonce is points[2 k + 1]
-inline void fill_keyed(const uint32_t* key, Index first, Index last, Index n, const uint64_t* points, uint64_t* out) {
-    uint32_t words[16][kBlocks];
-    uint64_t counters[kBlocks] = {}, nonces[kBlocks] = {};
-    for (Index i = first; i < last; ++i) {
-        const Index start = i * kBlocks, here = std::min(Index(kBlocks), n - start);
-        for (Index k = 0; k < here; ++k) counters[k] = points[2 * (start + k)], nonces[k] = points[2 * (start + k) + 1];
-        chacha20_at(key, counters, nonces, words);
-        for (Index k = 0; k < here; ++k) out[start + k] = uint64_t(words[1][k]) << 32 | words[0][k];
-    }
-}
-
-struct Doubles {
-    static constexpr int lanes = KERNEL_VECTOR_BYTES / 8;
-    using V = typename VectorOf<double, lanes>::type;
-    using Bits = typename VectorOf<uint64_t, lanes>::type;
-
-    static INLINE Bits bits(V x) { return (Bits)x; }
-    static INLINE V value(Bits x) { return (V)x; }
-
-    // 1 + k / 2^52 for the upper 52 bits k of a 64-bit word
-    static INLINE V one_to_two(const uint32_t* low, const uint32_t* high) {
-        using Narrow = typename VectorOf<uint32_t, lanes>::type;
-        Bits word = __builtin_convertvector(load<Narrow>(high), Bits) << 32 |
-                    __builtin_convertvector(load<Narrow>(low), Bits);
-        return value(word >> 12 | 0x3ff0000000000000u);
-    }
-
-    static INLINE V horner(V x, const double* coefficients, int n) {
-        V sum = V{} + coefficients[n - 1];
-        UNROLL for (int i = n - 2; i >= 0; --i) sum = sum * x + coefficients[i];
-        return sum;
-    }
-
-    // log of a positive normal number: exponent * log 2 + 2 artanh((m - 1) / (m + 1)), m in (0.7, 1.42)
-    static INLINE V logarithm(V x) {
-        constexpr double artanh[] = {1., 1. / 3, 1. / 5, 1. / 7, 1. / 9, 1. / 11, 1. / 13, 1. / 15, 1. / 17, 1. / 19,
-                                     1. / 21};
-        Bits shifted = bits(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);  // m starts at sqrt(1/2)
-        V exponent = value((shifted >> 52) + 0x4330000000000000u) - (4503599627370496. + 1023.);
-        V m = value((shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
-        V s = (m - 1.) / (m + 1.);
-        return exponent * 0.6931471805599453 + 2. * s * horner(s * s, artanh, 11);
-    }
-
-    // cosine and sine of 2 pi turn, turn in [0, 1]: Taylor polynomials on +- pi/4, then the quadrant
-    static INLINE void circle(V turn, V& cosine, V& sine) {
-        constexpr double sin_taylor[] = {1., -1. / 6, 1. / 120, -1. / 5040, 1. / 362880, -1. / 39916800,
-                                         1. / 6227020800., -1. / 1307674368000.};
-        constexpr double cos_taylor[] = {1., -1. / 2, 1. / 24, -1. / 720, 1. / 40320, -1. / 3628800, 1. / 479001600,
-                                         -1. / 87178291200., 1. / 20922789888000.};
-        V rounded = turn * 4. + 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer, kept in the low bits
-        Bits quadrant = bits(rounded);
-        V x = (turn * 4. - (rounded - 6755399441055744.)) * 1.5707963267948966;
-        V s = x * horner(x * x, sin_taylor, 8), c = horner(x * x, cos_taylor, 9);
-        auto odd = (quadrant & 1) != 0;
-        cosine = value(bits(odd ? s : c) ^ ((quadrant + 1) & 2) << 62);
-        sine = value(bits(odd ? c : s) ^ (quadrant & 2) << 62);
-    }
-};
-
-// Box-Muller on kBlocks blocks: 64-bit words 0..3 of a block give radii, words 4..7 angles.  With `Spread`, also how far
-// the number may be from what the same words, followed by any others, would give in exact arithmetic.
-template <bool Spread>
-inline void normals_of(const uint32_t (*words)[kBlocks], double* out, double* spread) {
-    using V = Doubles::V;
-    for (int pair = 0; pair < 4; ++pair)
-        for (int b = 0; b < kBlocks; b += Doubles::lanes) {
-            V uniform = Doubles::one_to_two(&words[2 * pair][b], &words[2 * pair + 1][b]) - 0x1.fffffffffffffp-1;
-            V turn = Doubles::one_to_two(&words[2 * pair + 8][b], &words[2 * pair + 9][b]) - 1.;
-            V square = -2. * Doubles::logarithm(uniform), radius, cosine, sine;
-            UNROLL for (int i = 0; i < Doubles::lanes; ++i) radius[i] = __builtin_sqrt(square[i]);
-            Doubles::circle(turn, cosine, sine);
-            store(out + 2 * pair * kBlocks + b, radius * cosine);
-            store(out + (2 * pair + 1) * kBlocks + b, radius * sine);
-            if constexpr (Spread) {  // docs/proofs/exact.md: of the functions, and of the words that follow
-                V wide = radius * 0x1p-46 + 0x1p-52 / (uniform * radius);
-                wide = uniform < 0x1p-52 ? V{} + double(INFINITY) : wide;  // no bit set: as far as you like
-                store(spread + 2 * pair * kBlocks + b, wide);
-                store(spread + (2 * pair + 1) * kBlocks + b, wide);
-            }
-        }
-}
-
-template <typename T>
-void fill_normals(const uint32_t* key, uint64_t counter, Index first, Index last, Index n, T* out) {
-    uint32_t words[16][kBlocks];
-    double batch[kNormals];
-    for (Index i = first; i < last; ++i) {
-        chacha20(key, counter + uint64_t(i) * kBlocks, 0, words);
-        normals_of<false>(words, batch, nullptr);
-        Index here = std::min(kNormals, n - i * kNormals);
-        for (Index k = 0; k < here; ++k) out[i * kNormals + k] = T(batch[k]);
-    }
-}
-
-// out = sums / 2^shift + scale * normal to the nearest whole number.  Where the true number might lie on the other side
-// of a boundary between two whole numbers, `doubtful` says so.
-inline void add_rounded(const uint32_t* key, uint64_t counter, Index first, Index last, Index n, const int64_t* sums,
-                        int shift, const double* scales, Index n_scales, int64_t* out, uint8_t* doubtful) {
-    constexpr double to_whole = 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer
-    const double unit = std::ldexp(1., -shift);
-    const int64_t below = (int64_t(1) << shift) - 1;
-    uint32_t words[16][kBlocks];
-    double normal[kNormals], spread[kNormals], scale[kNormals];
-    for (Index i = first; i < last; ++i) {
-        chacha20(key, counter + uint64_t(i) * kBlocks, 0, words);
-        normals_of<true>(words, normal, spread);
-        const Index start = i * kNormals, here = std::min(kNormals, n - start);
-        for (Index k = 0, at = start % n_scales; k < here; ++k, at = at + 1 < n_scales ? at + 1 : 0) scale[k] = scales[at];
-        for (Index k = 0; k < here; ++k) {
-            const int64_t sum = sums[start + k];
-            const double noisy = double(sum & below) * unit + scale[k] * normal[k];
-            const double rounded = (noisy + to_whole) - to_whole;
-            const double room = 0.5 - std::fabs(noisy - rounded);
-            const double error = scale[k] * spread[k] + std::fabs(noisy) * 0x1p-51 + 0x1p-51;
-            out[start + k] = wrapped_sum(sum >> shift, int64_t(rounded));
-            doubtful[start + k] = !(room > error);  // also where the error is not a number
-        }
-    }
-}
+#include "_normals.hpp"
 
 #endif

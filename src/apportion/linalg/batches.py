@@ -1,4 +1,4 @@
-"""Segments of similar length, taken together: how NumPy and torch avoid a loop over observations.
+"""Batches of segments of similar length, by which NumPy and torch avoid a loop over observations.
 
 Segments are grouped by length rounded up to a power of two, and each group is divided into batches whose padded rows
 stay below a bound on memory. A segment that is too long for that is processed in strides.

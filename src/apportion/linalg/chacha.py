@@ -72,7 +72,7 @@ def normals(key: bytes, counter: int, n_batches: int) -> NDArray[np.float64]:
 
 
 def normals_and_spreads(key: bytes, counter: int, n_batches: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return normal numbers, and a bound on how far each is from its value without rounding, for any further bits."""
+    """Return normal numbers, and a bound on their distance from the values that any further bits could give."""
     words = chacha20_blocks(key, counter, n_batches * BLOCKS_AT_A_TIME)
     bits = np.ascontiguousarray(words).view("<u8") >> np.uint64(12)
     uniforms = (bits[:, :4] + 0.5) * 2.0**-52

@@ -1,7 +1,7 @@
 """Argument checks of `apportion.linalg`: shapes, types and ranges are checked here, once, before any arithmetic.
 
-Values are not scanned for NaN on the way in. Every result is checked to be finite; only if one is not, the number that
-caused it is searched for and named.
+Values are not scanned for NaN on the way in. Every result is checked to be finite. Only if one is not, the code
+searches for the number that caused it and names it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def checked_symmetric(name: str, values: ArrayLike, dim: int, dtype: np.dtype[An
 
 
 def checked_out(out: FloatArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FloatArray:
-    """Return `out` if it fits, a new array if it is None."""
+    """Return `out` if it fits; a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if out.shape != shape or out.dtype != dtype:
@@ -146,7 +146,7 @@ def all_finite(array: FloatArray) -> bool:
 
 
 def first_non_finite(**arrays: FloatArray | None) -> str | None:
-    """Name the first NaN or infinity in `arrays`, as in "weights[3] is nan"; None if there is none."""
+    """Name the first NaN or infinity in `arrays`, for example "weights[3] is nan"; None if there is none."""
     for name, array in arrays.items():
         if array is None or all_finite(array):
             continue
@@ -180,7 +180,7 @@ def check_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], n_tasks: in
 
 
 def refuse_order(n_tasks: int) -> None:
-    """Say what order was expected."""
+    """Raise an error that states the expected order."""
     raise InputError(
         f"Expected the tasks of every user in ascending order, each once, all below {n_tasks}.", argument="tasks"
     )

@@ -1,7 +1,7 @@
-"""exp and the logistic function by additions and products in one order: the same bits on every processor.
+"""exp and the logistic function, computed in one order of operations: the same bits on every processor.
 
-NumPy takes exp from another library if the processor has wider vectors, and the last bit differs. What users compute
-for themselves must not depend on their processor.
+NumPy uses another implementation of exp if the processor has wider vectors, and the last bit differs. Results that
+users compute for themselves must not depend on the processor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAR: Final = 700.0  # beyond this, exp is next to 0 or overflows
 
 
 def fixed_exp(values: Any) -> Floats:
-    """Return exp(x), to about two units in the last place; 0 for x below -700, and x above 700 counts as 700.
+    """Return exp(x), to about two units in the last place. It is 0 for x below -700, and x above 700 counts as 700.
 
     >>> abs(float(fixed_exp(np.array([1.0]))[0]) - math.e) < 1e-15
     True

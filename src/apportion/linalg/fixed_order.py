@@ -1,8 +1,8 @@
 """Products and rankings that are the same on every processor: one order of additions, ties by column.
 
-A score is a product of two rows, added in the order of their columns. A BLAS rounds by the position of an entry in its
-blocks, so equal rows could get different scores. `np.argpartition` keeps different ones among equal scores, depending
-on the width of the vector unit. The compiled kernel and NumPy agree here in every bit.
+A score is a product of two rows, added in the order of their columns. A BLAS rounds depending on the position of an
+entry in its blocks, so equal rows could get different scores. `np.argpartition` chooses among equal scores depending on
+the width of the vector unit. The compiled kernel and NumPy agree here in every bit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def top_columns(scores: NDArray[Any], depth: int) -> NDArray[np.int64]:
     chosen = scores > threshold
     at_threshold = scores == threshold
     n_wanted = depth - chosen.sum(axis=1)
-    crowded = at_threshold.sum(axis=1) > n_wanted  # more ties than places: the lowest columns win
+    crowded = at_threshold.sum(axis=1) > n_wanted  # if there are more ties than places, the lowest columns win
     ties = at_threshold[crowded]
     at_threshold[crowded] = ties & (np.cumsum(ties, axis=1) <= n_wanted[crowded, None])
     columns = np.nonzero(chosen | at_threshold)[1].reshape(n_rows, depth)
@@ -80,13 +80,13 @@ def top_products(
         left: float32 or float64 [n, d], for instance users' vectors.
         right: [m, d] of the same dtype, for instance items' vectors.
         depth: how many to choose, at most m.
-        offset: what is added to every product.
+        offset: a number that is added to every product.
         excluded: columns to leave out, as (indptr, columns): row j leaves out columns[indptr[j]:indptr[j + 1]], which
             are in ascending order; None to leave out none.
-        threads: number of threads; None is all.
+        threads: number of threads; None for all.
 
     Returns:
-        Columns int32 [n, depth] and their scores; -1 and -inf where fewer than `depth` were left to choose from.
+        Columns int32 [n, depth] and their scores; -1 and -inf if fewer than `depth` columns were left.
 
     >>> top_products(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0], [3.0, 4.0]]), 2)
     (array([[0, 2]], dtype=int32), array([[11., 11.]]))

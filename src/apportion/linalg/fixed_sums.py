@@ -1,7 +1,7 @@
-"""Sums over a user's observations in a fixed order, and parts that are clipped and truncated with them.
+"""Sums over a user's observations in a fixed order, and parts that are clipped and truncated by such sums.
 
-A sum over observations is eight sums of every eighth of them, each from the first on, added up as
-((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
+A sum over observations consists of eight partial sums, each over every eighth observation in order. They are added up
+as ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)). The compiled kernel adds in the same order at any vector width, so that it
 and NumPy agree in every bit; `np.add.reduceat` and BLAS add in an order of their own.
 """
 
@@ -37,7 +37,9 @@ class Runs:
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
     def some_at_a_time(self, observations: int) -> Iterator[tuple[Runs, slice]]:
-        """Some users at a time, of about so many observations, and where these lie; a user is never cut.
+        """Yield a few users at a time, with about this many observations, and the slice of these.
+
+        A user is never split.
 
         >>> [part for _, part in Runs(np.array([0, 2, 3, 9])).some_at_a_time(4)]
         [slice(0, 3, None), slice(3, 9, None)]
@@ -59,7 +61,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class FixedSums:
-    """Sums per user; `lane` says for each observation which of its user's eight sums it is added to."""
+    """Sums per user. `lane` says to which of its user's eight partial sums each observation is added."""
 
     n_users: int
     lane: NDArray[np.int64]
@@ -77,7 +79,7 @@ class FixedSums:
 
 
 def dot(left: Sequence[Any], right: Sequence[Any]) -> Any:
-    """Sum of products of arrays, pair by pair, from the first on.
+    """Return the sum of products of arrays, pair by pair, starting with the first.
 
     >>> dot([np.ones(2), np.arange(2)], [np.ones(2), np.ones(2)])
     array([1., 2.])
@@ -89,7 +91,7 @@ def dot(left: Sequence[Any], right: Sequence[Any]) -> Any:
 
 
 def squared_lengths(rows: Any) -> Any:
-    """Sum of squares of each row, added up in the order of its columns.
+    """Return the sum of squares of each row, added up in the order of its columns.
 
     >>> squared_lengths(np.array([[3.0, 4.0]]))
     array([25.])
@@ -100,22 +102,22 @@ def squared_lengths(rows: Any) -> Any:
 
 
 def clip_factors(lengths: Any, norm: float, arrays: Any = np) -> Any:
-    """The factor that brings each length to `norm` or below, by a margin that covers rounding; 1 for shorter ones."""
+    """Return the factor that brings each length below `norm`, by a margin that covers rounding; 1 for shorter ones."""
     inner = norm * (1 - MARGIN)
     return inner / arrays.where(lengths > inner, lengths, inner)
 
 
 def clipped_steps(rows: Any, runs: Any, norm: float, step: float, arrays: Any = np) -> Any:
-    """Whole steps of each user's rows, clipped together to `norm` and cut off towards zero.
+    """Return each user's rows in whole steps, clipped together to `norm` and truncated towards zero.
 
-    A user whose rows are not finite, or too long for their squares to be, contributes zero.
+    A user contributes zero if its rows, or the squares of their lengths, are not finite.
 
     Args:
         rows: [n, width], one per observation, or one per user with runs of length 1.
         runs: the users' runs of rows.
-        norm: which no user's rows together exceed afterwards.
-        step: of the lattice, a power of two.
-        arrays: NumPy, or torch where rows are tensors.
+        norm: the bound on the norm of all rows of a user together.
+        step: the step of the lattice, a power of two.
+        arrays: NumPy, or torch if rows are tensors.
 
     >>> clipped_steps(np.array([[3.0, -4.0], [0.25, 0.0]]), Runs(np.array([0, 1, 2])), 1.0, 0.125)
     array([[ 4., -6.],

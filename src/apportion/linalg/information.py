@@ -1,4 +1,4 @@
-"""What noisy statistics say about every task's parameters θ: a precision and a score, from which a posterior follows.
+"""The information of noisy statistics about every task's parameters θ: a precision and a score, for a posterior.
 
 For b_i = t_i A θ_i + e_i with cov(e_i) = V_i the likelihood of θ_i is exp(u_iᵀ θ − θᵀ W_i θ / 2) with the precision
 W_i = t_i² Aᵀ V_i⁻¹ A and the score u_i = t_i Aᵀ V_i⁻¹ b_i. Everything is computed task by task, by operations in one
@@ -31,7 +31,7 @@ _TASKS_AT_A_TIME = 1024  # tasks whose precisions are added up at a time
 class NoisyDesign:
     """How the statistics b_i of all tasks depend on their parameters: b_i = t_i A θ_i + e_i.
 
-    The errors have the covariance V_i = g_i S + s_i P + diag(ν); S is given with the statistics, as EM changes it.
+    The errors have the covariance V_i = g_i S + s_i P + diag(ν); S is given with the statistics, because EM changes it.
 
     Attributes:
         design: A, [d, d].
@@ -50,7 +50,7 @@ class NoisyDesign:
     sampling: Floats
 
     def __post_init__(self) -> None:
-        """Bring the arrays to one form and refuse what does not fit together."""
+        """Bring the arrays to one form. Refuse arrays that do not fit together."""
         n_tasks, dim = len(self.exposure), len(self.design)
         shapes = dict.fromkeys(("design", "shape"), (dim, dim)) | {"noise_variance": (dim,)}
         for name, shape in (shapes | dict.fromkeys(("exposure", "signal", "sampling"), (n_tasks,))).items():
@@ -60,12 +60,12 @@ class NoisyDesign:
 
 @dataclass(frozen=True)
 class Information:
-    """What statistics say about tasks.
+    """The information of statistics about tasks.
 
     Attributes:
         scores: u, [n_tasks, d].
         total: the sum of W over all tasks, [d, d].
-        each: W of every task, packed, [n_tasks, d(d+1)/2]; of no task where it was not asked for.
+        each: W of every task, packed, [n_tasks, d(d+1)/2]; without rows if it was not asked for.
     """
 
     scores: Floats
@@ -76,13 +76,13 @@ class Information:
 def information(
     model: NoisyDesign, spread: Floats, statistics: Floats, *, each: bool, threads: int | None = None
 ) -> Information:
-    """The score and the precision of every task; zero for a task where they are not finite, or above 1e100.
+    """Return the score and the precision of every task; zero if they are not finite or above 1e100.
 
     Args:
         model: how statistics depend on parameters.
         spread: S, [d, d], symmetric; the lower triangle is read.
         statistics: b, [n_tasks, d].
-        each: whether every task's precision is wanted, beside their sum.
+        each: whether every task's precision is wanted, not only their sum.
         threads: number of threads; None is all.
 
     >>> one = np.ones((1, 1))
@@ -130,9 +130,9 @@ def _by_kernel(
 
 
 def _by_numpy(model: NoisyDesign, spread: Floats, statistics: Floats, each: bool) -> tuple[Floats, Floats, Floats]:
-    """Operation by operation what `_information.hpp` does, for all tasks at once."""
+    """Do what `_information.hpp` does, operation by operation, for all tasks at once."""
     dim = statistics.shape[1]
-    with np.errstate(all="ignore"):  # what is not finite becomes zero below
+    with np.errstate(all="ignore"):  # results that are not finite become zero below
         lower, reciprocals = _factor(model, spread)
         columns = [[model.exposure * model.design[r, c] for r in range(dim)] for c in range(dim)]
         solved = [_substituted(lower, reciprocals, column) for column in [*columns, list(statistics.T)]]
@@ -146,7 +146,7 @@ def _by_numpy(model: NoisyDesign, spread: Floats, statistics: Floats, each: bool
 
 
 def _factor(model: NoisyDesign, spread: Floats) -> tuple[list[list[Floats]], list[Floats]]:
-    """Lower Cholesky factors of all V without their diagonal, and its reciprocals; not a number where there is none."""
+    """Return lower Cholesky factors of all V without their diagonal, and its reciprocals; NaN if there is no factor."""
     dim = len(model.design)
     lower: list[list[Floats]] = [[] for _ in range(dim)]
     reciprocals: list[Floats] = []
@@ -165,7 +165,7 @@ def _factor(model: NoisyDesign, spread: Floats) -> tuple[list[list[Floats]], lis
 
 
 def _substituted(lower: list[list[Floats]], reciprocals: list[Floats], right: list[Floats]) -> list[Floats]:
-    """L⁻¹ times one column."""
+    """Return L⁻¹ times one column."""
     solved: list[Floats] = []
     for r, entry in enumerate(right):
         for k in range(r):
@@ -175,7 +175,7 @@ def _substituted(lower: list[list[Floats]], reciprocals: list[Floats], right: li
 
 
 def _sum_of_turns(found: Floats) -> Floats:
-    """The sum over tasks, in the order of the kernel: some tasks at a time, in eight lanes, then turn by turn."""
+    """Return the sum over tasks in the order of the kernel: some tasks at a time, in eight lanes, then turn by turn."""
     n_tasks = len(found)
     sums = Runs(np.append(np.arange(0, n_tasks, _TASKS_AT_A_TIME), n_tasks)).sums()
     total = np.zeros(found.shape[1])

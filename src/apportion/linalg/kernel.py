@@ -76,6 +76,9 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
         lattice.restype = size
         lattice.argtypes = [number, number, number, size, pointer, pointer, pointer, size, size]
         lattice.argtypes += [pointer, number, ctypes.c_double, pointer]
+    noisy = loaded.kernel_add_normals
+    noisy.restype = None
+    noisy.argtypes = [number, number, ctypes.c_char_p, size, pointer, ctypes.c_double, ctypes.c_double, pointer]
     rounded = loaded.kernel_rounded_normals
     rounded.restype = None
     rounded.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer, number]
@@ -151,7 +154,7 @@ def segments(
     ridge: float = 0.0,
     back: FloatArray | None = None,
 ) -> int | None:
-    """Fills `out`; returns the first segment whose result is not finite, or None if all are.
+    """Fill `out`. Return the first segment whose result is not finite, or None if all are finite.
 
     Args:
         want: GRAM, MOMENT or SOLUTION.
@@ -202,7 +205,7 @@ def lattice(
 
 
 def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
-    """Adds up weights by task; returns the first user whose tasks are out of order, or None. See `task_counts`."""
+    """Add up weights by task. Return the first user whose tasks are out of order, or None. See `task_counts`."""
     failed: int = _loaded().users_task_counts(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
@@ -210,7 +213,7 @@ def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> i
 
 
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
-    """Add up a round on ratings; return the first user whose tasks are out of order, or None. See `user_rounds`."""
+    """Add up a round on ratings. Return the first user whose tasks are out of order, or None. See `user_rounds`."""
     failed: int = _loaded().users_rating_round(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
@@ -225,14 +228,14 @@ def ranking(arguments: ctypes.Structure, *, doubles: bool, threads: int | None =
 
 
 def information(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
-    """Fills what statistics say of tasks; see `apportion.linalg.information`."""
+    """Fill in the information of statistics about tasks; see `apportion.linalg.information`."""
     failed: int = _loaded().users_information(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
 
 
 def solutions(arguments: ctypes.Structure, *, threads: int | None = None) -> None:
-    """Fills users' solutions; see `apportion.linalg.user_moments`."""
+    """Fill in the users' solutions; see `apportion.linalg.user_moments`."""
     failed: int = _loaded().users_solutions(_level.get(), thread_count(threads), ctypes.byref(arguments))
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
@@ -251,7 +254,7 @@ def order(
 
 
 def new_texts() -> tuple[int, Callable[[int], None]]:
-    """Return an empty list of texts, and the function that lets go of it; see `linalg.texts`."""
+    """Return an empty list of texts, and the function that frees it; see `linalg.texts`."""
     texts: int | None = _loaded().reading_texts()
     if texts is None:
         raise MemoryError("No memory left for a list of texts.")
@@ -261,7 +264,7 @@ def new_texts() -> tuple[int, Callable[[int], None]]:
 def codes_of_texts(
     texts: int, offsets: NDArray[Any], letters: NDArray[np.uint8], codes: NDArray[np.int32], firsts: NDArray[np.int64]
 ) -> int:
-    """Fill codes, and firsts with the positions of texts that are new; return how many are."""
+    """Fill `codes`, and `firsts` with the positions of new texts. Return how many are new."""
     wide = offsets.dtype == np.int64
     addresses = [_address(array) for array in (offsets, letters, codes, firsts)]
     n_new: int = _loaded().reading_codes(texts, codes.size, wide, *addresses)
@@ -280,7 +283,7 @@ def rounded_normals(
     *,
     threads: int | None = None,
 ) -> None:
-    """Fill `out` with sums / 2^shift + scale · normal to the nearest, and mark where that is in doubt."""
+    """Fill `out` with sums / 2^shift + scale · normal, rounded to the nearest. Mark entries where that is in doubt."""
     _loaded().kernel_rounded_normals(
         _level.get(), thread_count(threads), key, 0, sums.size, _address(sums), shift, _address(scales), scales.size,
         _address(out), _address(doubtful),
@@ -304,6 +307,17 @@ def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int 
     """Fill the contiguous array `out` from the stream of `key`, starting at block `counter`."""
     call = getattr(_loaded(), f"kernel_normals_{out.dtype.name}")
     call(_level.get(), thread_count(threads), key, counter, out.size, _address(out))
+
+
+def add_normals(
+    values: NDArray[np.float64], scale: float, step: float, key: bytes, *, threads: int | None = None
+) -> NDArray[np.float64]:
+    """Return contiguous values + scale · normal, to multiples of step; see `apportion.linalg.add_normals`."""
+    out = np.empty(values.shape)
+    _loaded().kernel_add_normals(
+        _level.get(), thread_count(threads), key, values.size, _address(values), scale, step, _address(out)
+    )  # fmt: skip
+    return out
 
 
 def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:

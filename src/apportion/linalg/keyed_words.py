@@ -1,4 +1,4 @@
-"""A pseudo-random function: the number of a point under a secret key, whatever other points there are.
+"""A pseudo-random function: the number of a point under a secret key. It does not depend on other points.
 
 A point is 128 bits, the counter and the nonce of a block of ChaCha20; its number is the first 64 bits of that block.
 Without the key, the numbers of different points look independent and uniform.

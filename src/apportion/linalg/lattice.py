@@ -1,8 +1,8 @@
-"""Sums over segments on a lattice: whole numbers of a public step, which no order of additions changes.
+"""Sums over segments on a lattice: whole numbers of a public step, the same for every order of additions.
 
 Factors are truncated towards zero before they are multiplied, so that no part becomes longer. Products are whole
 numbers of steps and are added without rounding: in doubles below 2^53, in 64 bits beyond. The same arguments give the
-same whole numbers on any number of threads, and each observation adds the same whoever else is there.
+same whole numbers on any number of threads, and what an observation adds does not depend on other observations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Counts = NDArray[np.int64]
 
 
 def step_below(bound: float, bits: int = PRODUCT_BITS) -> float:
-    """Return the step, a power of two, of which 2^bits make the bound or just more; any step does for a bound of 0.
+    """Return the smallest power of two of which 2^bits steps reach the bound. If the bound is 0, any step will do.
 
     >>> step_below(1.0, 3)
     0.125
@@ -52,14 +52,14 @@ def lattice_gram(
     step: float,
     threads: int | None = None,
 ) -> Counts:
-    """Packed Gram matrices sum_k ± p_k p_k', one per segment, with p the whole steps of sqrt|w| x.
+    """Return packed Gram matrices sum_k ± p_k p_k', one per segment, where p is sqrt|w| x in whole steps.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
         indices: int32[nnz], rows of `features`.
         features: float32 or float64 [n, d].
         weights: [nnz], of any sign; None is all ones.
-        step: of the factors, a power of two; no factor may have more than 2^17 of them.
+        step: the step of the factors, a power of two; no factor may have more than 2^17 steps.
         threads: number of threads; None is all.
 
     Returns:
@@ -87,14 +87,14 @@ def lattice_moment(
     step: float,
     threads: int | None = None,
 ) -> Counts:
-    """Sums of the whole steps of c x, one per segment.
+    """Return sums of c x in whole steps, one per segment.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
         indices: int32[nnz], rows of `features`.
         features: float32 or float64 [n, d].
         coefficients: [nnz].
-        step: of the products, a power of two; none may have more than 2^34 of them.
+        step: the step of the products, a power of two; no product may have more than 2^34 steps.
         threads: number of threads; None is all.
 
     Returns:
@@ -135,7 +135,7 @@ def _refuse_beyond(most: float, steps: float, what: str) -> None:
 def _by_numpy(
     rows: SegmentedRows, scales: FloatArray, signs: FloatArray, step: float, counts: Counts, *, want_gram: bool
 ) -> None:
-    """Some observations at a time: the runs of one segment among them, then what they add up to."""
+    """Process some observations at a time: find the runs of one segment among them, and add up each run."""
     owners = np.repeat(np.arange(rows.n_segments), np.diff(rows.indptr))
     for first in range(0, rows.n_observations, _AT_A_TIME):
         part = slice(first, first + _AT_A_TIME)

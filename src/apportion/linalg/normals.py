@@ -7,6 +7,7 @@ fresh key from the operating system; to continue, pass the counter that the last
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import chacha, kernel
@@ -14,7 +15,7 @@ from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import FLOATS
 from apportion.linalg.packed import FloatArray
 
-_BATCHES = 512  # of the NumPy path at a time
+_BATCHES = 512  # batches at a time in the NumPy path
 
 
 def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads: int | None = None) -> int:
@@ -44,6 +45,35 @@ def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads
     else:
         _fill_by_numpy(out.reshape(-1), bytes(key), counter_start)
     return counter_end
+
+
+def add_normals(
+    values: NDArray[np.float64], scale: float, step: float, key: bytes, *, threads: int | None = None
+) -> NDArray[np.float64]:
+    """Return values + scale · normal, rounded to multiples of a step, in one pass over memory.
+
+    The numbers are those of `fill_normals`, and each operation is rounded as NumPy rounds it.
+
+    Args:
+        values: float64 numbers.
+        scale: the standard deviation.
+        step: a power of two that has an inverse in float64.
+        key: 32 bytes, secret and never used before.
+        threads: number of threads; None is all.
+    """
+    if len(key) != 32:
+        raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
+    held = np.asarray(values, np.float64, order="C")
+    if active_backend() == "compiled":
+        return kernel.add_normals(held, scale, step, bytes(key), threads=threads)
+    out = np.empty(held.shape)
+    _fill_by_numpy(out.reshape(-1), bytes(key), 0)
+    out *= scale
+    out += held
+    out *= 1.0 / step
+    np.rint(out, out=out)
+    out *= step
+    return out
 
 
 def _fill_by_numpy(out: FloatArray, key: bytes, counter: int) -> None:

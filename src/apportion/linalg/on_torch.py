@@ -17,7 +17,7 @@ from apportion.linalg.ranks import Ranked
 
 _NUMBERS_AT_A_TIME = 1 << 27  # entries of a padded batch of rows
 _PADDED_TO = 1.25
-_SCORES_AT_A_TIME = 1 << 22  # of rows with all columns, near the device's processors
+_SCORES_AT_A_TIME = 1 << 22  # scores of rows with all columns at a time, near the device's processors
 _PAIRS_AT_A_TIME = 1 << 11
 
 Tensor = Any  # torch.Tensor; torch is optional when types are checked
@@ -111,7 +111,7 @@ def _ranks(asked: Ranked, columns: Tensor) -> NDArray[np.int64]:
 def _batches(
     indptr: Tensor, indices: Tensor, features: Tensor, weights: Tensor | None, labels: Tensor | None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yield groups of non-empty segments: which, their padded rows, weights (0 where padded), labels."""
+    """Yield groups of non-empty segments: their positions, padded rows, weights (0 for padding) and labels."""
     lengths = indptr[1:] - indptr[:-1]
     order = torch.argsort(lengths, descending=True)
     order = order[: int((lengths > 0).sum())]
@@ -132,7 +132,7 @@ def _batches(
 
 
 def _end_of_group(sorted_lengths: list[int], first: int, width: int) -> int:
-    """Return the end of a group: where it is too large, or its shortest segment would be padded too much."""
+    """Return the end of a group: where it becomes too large, or its shortest segment would be padded too much."""
     longest = sorted_lengths[first]
     most = max(1, _NUMBERS_AT_A_TIME // (longest * (width + 4) + width * width))
     shortest = min(longest / _PADDED_TO - 4, longest - 1)

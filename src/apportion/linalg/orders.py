@@ -1,4 +1,4 @@
-"""The stable order of codes, and of pairs of codes: linear in the number of observations; and rows in a given order.
+"""The stable order of codes and of pairs of codes, in linear time, and rows in a given order.
 
 The compiled kernel counts by the first code and sorts each run by the second. The NumPy path sorts by digits of 16
 bits, as NumPy's stable sort of uint16 does. Both give the same order.
@@ -17,8 +17,8 @@ from apportion.linalg.backend import active_backend
 from apportion.linalg.threads import side_by_side
 
 _DIGIT_BITS = 16
-_MOST_PACKED = 1 << 32  # observations whose position stands beside a code in one word of the kernel
-_TAKEN_AT_ONCE = 1 << 20  # by one thread
+_MOST_PACKED = 1 << 32  # number of observations whose position fits beside a code in one word of the kernel
+_TAKEN_AT_ONCE = 1 << 20  # rows that one thread takes at a time
 
 
 def stable_order(
@@ -34,7 +34,7 @@ def stable_order(
     Args:
         codes: from 0 to n_codes - 1.
         n_codes: how many there are.
-        seconds: a second code for each, from 0 on; None for none.
+        seconds: a second code for each, from 0 on; None if there is none.
         n_seconds: how many of these there are.
         threads: number of threads; None is all.
 
@@ -56,11 +56,11 @@ def stable_order(
 def take(
     values: NDArray[Any], positions: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int | None = None
 ) -> NDArray[Any]:
-    """Return `values[positions]`, by several threads. The positions must be within the values; nobody checks them.
+    """Return `values[positions]`, with several threads. The positions must be within the values; this is not checked.
 
     Args:
         values: one-dimensional.
-        positions: which of them.
+        positions: the positions to take.
         out: where to write them; None for a new array.
         threads: number of threads; None is all.
 

@@ -20,17 +20,20 @@ from apportion.linalg.rating_settings import RatingRound, TaskWeights
 
 Tensor = Any  # torch.Tensor; torch is optional where types are checked
 
-_MOST_AT_ONCE = 1 << 23  # observations
-_SHARE_OF_MEMORY = 0.4  # of what is free on the device
+_MOST_AT_ONCE = 1 << 23  # observations at a time
+_SHARE_OF_MEMORY = 0.4  # share of the free memory of the device
 
 
 @dataclass(frozen=True)
 class DeviceRuns:
-    """Runs of observations on a device. Within a user every eighth observation lies side by side, for sums in order.
+    """Runs of observations on a device.
+
+    Within a user, the observations of each of its eight partial sums lie side by side, so that sums can be added in
+    order.
 
     Attributes:
         owner: for each observation, the position of its user.
-        ends: where each of a user's eight sums begins, and the end.
+        ends: where each of a user's eight partial sums begins, and the end.
     """
 
     owner: Tensor
@@ -51,7 +54,7 @@ class DeviceRuns:
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """What users receive, with lookups for observations on the device."""
+    """The numbers that users receive, with lookups for observations on the device."""
 
     this_round: RatingRound
     device: str
@@ -80,15 +83,15 @@ def rating_round(
     this_round: RatingRound,
     device: str,
 ) -> tuple[Tensor, Tensor]:
-    """The parts of some users added up, in whole steps; see `linalg.rating_round`.
+    """Return the sums of some users' parts, in whole steps; see `linalg.rating_round`.
 
     Args:
         indptr: offsets of users, on the processor.
         tasks: int32 on the device, in ascending order within a user, each once.
-        values: on the device.
-        weights: on the device, or of tasks.
+        values: the values, on the device.
+        weights: the weights of observations, on the device, or of tasks.
         this_round: the public numbers of the round.
-        device: where to work.
+        device: the device to work on.
 
     Returns:
         The sums by task, int64 [n_tasks, width], and the sum of votes.
@@ -108,7 +111,7 @@ def rating_round(
 
 
 def _some_at_a_time(indptr: np.ndarray[Any, Any], dim: int, device: str) -> Iterator[tuple[DeviceRuns, Tensor]]:
-    """Some users at a time, and where their observations lie, in the order of their eight sums."""
+    """Yield some users at a time, and the positions of their observations, in the order of their eight partial sums."""
     for runs, part in Runs(indptr).some_at_a_time(_observations_at_once(dim, device)):
         starts = torch.tensor(runs.indptr, device=device)
         sizes = starts[1:] - starts[:-1]
@@ -122,7 +125,7 @@ def _some_at_a_time(indptr: np.ndarray[Any, Any], dim: int, device: str) -> Iter
 
 
 def _observations_at_once(dim: int, device: str) -> int:
-    """As many as the arrays of one pass have room for on the device."""
+    """Return the number of observations for which the arrays of one pass fit on the device."""
     if not device.startswith("cuda"):
         return _MOST_AT_ONCE
     free, _ = torch.cuda.mem_get_info(device)

@@ -1,10 +1,10 @@
-"""A round on ratings in NumPy: the reference for the compiled kernel, and what runs without it.
+"""A round on ratings in NumPy: the reference for the compiled kernel, and the code that runs without it.
 
-Operation by operation what `_rating_round.hpp` does, for many users at once; the two agree in every bit. Each array has
-one entry per user or per observation, and loops run over the few columns of the features. No BLAS, no LAPACK.
+It does what `_rating_round.hpp` does, operation by operation, for many users at once. The two agree in every bit. Each
+array has one entry per user or per observation, and loops run over the few columns of the features. No BLAS, no LAPACK.
 
-`arrays` is the library that the arrays are of: NumPy, or torch for a GPU (`rating_on_torch`). Every operation used here
-is rounded once by both, so that they agree too.
+`arrays` is the array library: NumPy, or torch for a GPU (`rating_on_torch`). Both round every operation used here once,
+so they agree, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from apportion.linalg.fixed_sums import clip_factors, dot, squared_lengths
 from apportion.linalg.rating_settings import RatingRound
 
-Sums = Callable[[Any], Any]  # of one number per observation, one sum per user
+Sums = Callable[[Any], Any]  # from one number per observation to one sum per user
 
 
 class AnyRuns(Protocol):
@@ -28,19 +28,19 @@ class AnyRuns(Protocol):
         """For each observation, the position of its user."""
 
     def sums(self) -> Sums:
-        """Sums over these runs."""
+        """Return sums over these runs."""
 
 
 def rows_and_votes(
     runs: AnyRuns, tasks: Any, values: Any, weights: Any, this_round: RatingRound, arrays: Any = np
 ) -> tuple[Any, Any]:
-    """Each observation's row for its task and each user's vote on shared moments, before they are clipped.
+    """Return each observation's row for its task and each user's vote on shared moments, before they are clipped.
 
-    Both are zero for users who take no part (no weight other than 0) and where a number is not finite: the user's
-    regression has no solution, or its part is too long to have a norm.
+    Both are zero for users who take no part (all weights are 0), and for users with a number that is not finite: the
+    regression has no solution, or the part is too long to have a norm.
     """
     sums, owner = runs.sums(), runs.owner
-    with np.errstate(all="ignore"):  # what is not finite becomes zero below
+    with np.errstate(all="ignore"):  # numbers that are not finite become zero below
         labels = _labels(values, this_round, arrays)
         features = [this_round.features[:, c][tasks] for c in range(this_round.dim)]
         tastes, residuals, solved = _left_out(
@@ -63,7 +63,7 @@ def _labels(values: Any, this_round: RatingRound, arrays: Any) -> Any:
 def _left_out(
     owner: Any, sums: Sums, features: list[Any], trust: Any, labels: Any, this_round: RatingRound, arrays: Any
 ) -> tuple[Any, Any, Any]:
-    """Each observation's taste and residual without that observation, and which users have a solution at all.
+    """Return each observation's taste and residual without that observation, and which users have a solution at all.
 
     Removing a row from a ridge regression moves the solution by −P⁻¹ f c e / (1 − h), where e is the residual and
     h = c fᵀ P⁻¹ f the leverage (Sherman-Morrison).
@@ -85,7 +85,7 @@ def _left_out(
 
 
 def _standing_in(tastes: list[Any], this_round: RatingRound, arrays: Any) -> Any:
-    """Where item vectors are stand-ins: a factor of 1 on item biases, and a taste of public length."""
+    """Return factors and tastes while item vectors are stand-ins: 1 on item biases, and a taste of public length."""
     latent = tastes[1:]
     lengths = arrays.sqrt(dot(latent, latent)) if latent else arrays.zeros_like(tastes[0])
     stretch = this_round.start_norm / arrays.where(
@@ -97,12 +97,12 @@ def _standing_in(tastes: list[Any], this_round: RatingRound, arrays: Any) -> Any
 def _solve(
     sums: Sums, features: list[Any], trust: Any, labels: Any, this_round: RatingRound, arrays: Any
 ) -> tuple[list[list[Any]], list[Any], Any]:
-    """L⁻¹ for base + Gram = L Lᵀ, the solution L⁻ᵀ L⁻¹ (base_rhs + moment), and which users have one."""
+    """Return L⁻¹ for base + Gram = L Lᵀ, the solution L⁻ᵀ L⁻¹ (base_rhs + moment), and which users have one."""
     return solved_with(this_round.base, this_round.base_rhs, *user_moments(sums, features, trust, labels), arrays)
 
 
 def user_moments(sums: Sums, features: list[Any], trust: Any, labels: Any) -> tuple[list[list[Any]], list[Any]]:
-    """Each user's Gram matrix, its lower triangle, and moment: Σ_i c_i f_i f_iᵀ and Σ_i c_i y_i f_i."""
+    """Return each user's Gram matrix, as its lower triangle, and moment: Σ_i c_i f_i f_iᵀ and Σ_i c_i y_i f_i."""
     trusted = [trust * column for column in features]
     grams = [[sums(left * right) for right in features[: r + 1]] for r, left in enumerate(trusted)]
     return grams, [sums(column * labels) for column in trusted]
@@ -111,7 +111,7 @@ def user_moments(sums: Sums, features: list[Any], trust: Any, labels: Any) -> tu
 def solved_with(
     base: Any, base_rhs: Any, grams: list[list[Any]], moments: list[Any], arrays: Any = np
 ) -> tuple[list[list[Any]], list[Any], Any]:
-    """The same for one prior: L⁻¹, every user's solution, and which users have one."""
+    """Do the same for one prior: return L⁻¹, every user's solution, and which users have one."""
     dim = len(grams)
     matrix = [[grams[r][c] + base[r, c] for c in range(r + 1)] for r in range(dim)]
     rhs = [moments[r] + base_rhs[r] for r in range(dim)]
@@ -123,7 +123,7 @@ def solved_with(
 
 
 def _factor(matrix: list[list[Any]], arrays: Any) -> tuple[list[list[Any]], list[Any], Any]:
-    """Lower Cholesky factors without their diagonal, its reciprocals, and which matrices are positive definite."""
+    """Return lower Cholesky factors without their diagonal, its reciprocals, and which matrices have a factor."""
     lower: list[list[Any]] = [[] for _ in matrix]
     reciprocals: list[Any] = []
     solved = arrays.ones_like(matrix[0][0]) > 0
@@ -141,7 +141,7 @@ def _factor(matrix: list[list[Any]], arrays: Any) -> tuple[list[list[Any]], list
 
 
 def _inverse(lower: list[list[Any]], reciprocals: list[Any]) -> list[list[Any]]:
-    """Lower triangle of L⁻¹."""
+    """Return the lower triangle of L⁻¹."""
     inverse: list[list[Any]] = []
     for r, reciprocal in enumerate(reciprocals):
         row = [dot(lower[r][c:], [inverse[k][c] for k in range(c, r)]) * -reciprocal for c in range(r)]
@@ -152,9 +152,9 @@ def _inverse(lower: list[list[Any]], reciprocals: list[Any]) -> list[list[Any]]:
 def _votes(
     sums: Sums, weights: Any, residuals: Any, tastes: Any, lengths: Any, this_round: RatingRound, arrays: Any
 ) -> Any:
-    """A user's vote on the moments that all tasks share: (1, s², e², clipped e², e, q qᵀ), each a weighted mean.
+    """Return each user's vote on shared moments: (1, s², e², clipped e², e, q qᵀ), each a weighted mean.
 
-    A user of little weight has little say; the vote counts in full from a total weight of `full_vote`.
+    A user with little weight has little influence. The vote counts in full from a total weight of `full_vote` on.
     """
     total = sums(weights)
     weight = arrays.where(total > this_round.least_weight, total, this_round.least_weight)
@@ -174,6 +174,6 @@ def _votes(
 
 
 def clipped_votes(votes: Any, norm: float, step: float, arrays: Any = np) -> Any:
-    """Whole steps of each user's vote, clipped to `norm`."""
+    """Return each user's vote in whole steps, clipped to `norm`."""
     factors = clip_factors(arrays.sqrt(squared_lengths(votes)), norm, arrays)
     return arrays.trunc(votes * factors[:, None] * (1 / step))

@@ -1,4 +1,4 @@
-"""What users receive at the beginning of a round on ratings; all of it public or released."""
+"""The numbers that users receive at the beginning of a round on ratings. All of them are public or released."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ class TaskWeights:
 
     @property
     def norm(self) -> float:
-        """The norm of each user's weights: 1 minus what rounding may add."""
+        """The norm of each user's weights: 1, minus a margin for rounding."""
         return 1 - MARGIN
 
     @property
     def least_norm(self) -> float:
-        """Smaller norms count as this one."""
+        """The least norm: smaller norms count as this one."""
         return 1.0 if self.only_down else _SHORTEST_WEIGHTS
 
     def of_runs(self, runs: Runs, tasks: NDArray[np.int32]) -> Floats:
-        """The weight of every observation of some users, whose tasks these are."""
+        """Return the weight of every observation of some users, given their tasks."""
         return np.asarray(self.within_bound(self.values[tasks], runs))
 
     def within_bound(self, raw: Any, runs: Any, arrays: Any = np) -> Any:
-        """Numbers of observations with each user's squares brought to 1; `arrays` is NumPy, or torch for tensors."""
+        """Scale each user's numbers so that their squares sum to 1; `arrays` is NumPy, or torch for tensors."""
         norms = arrays.sqrt(runs.sums()(raw * raw))
         factors = self.norm / arrays.where(norms > self.least_norm, norms, self.least_norm)
         return raw * factors[runs.owner]
@@ -72,18 +72,18 @@ class RatingRound:
         base: [d, d], precision of the prior of a user's (bias, factor on item biases, taste).
         base_rhs: [d], precision times mean of that prior.
         scales: [d - 1], relative size of the coordinates of a row.
-        value_range: public range of the values; others are brought into it.
-        centre: what is taken off a value to have a label.
+        value_range: public range of the values; values outside are clipped to it.
+        centre: the number that is subtracted from a value to get a label.
         unit: values per unit of label.
         clip_norm: norm to which a user's rows are clipped together.
-        step: of the lattice that the rows are cut off to, a power of two.
+        step: the step of the lattice to which the rows are truncated, a power of two.
         summary_clip: norm to which a user's vote on shared moments is clipped.
-        summary_step: of the lattice of votes.
-        starting: whether item vectors are stand-ins. Then residuals are taken around biases alone, the factor on item
+        summary_step: the step of the lattice of votes.
+        starting: whether item vectors are stand-ins. Then residuals are computed from biases alone, the factor on item
             biases is 1, and tastes are scaled to a public length.
         start_norm: that length.
-        most_leverage: to which the leverage of an observation in its user's regression is capped.
-        full_vote: total weight from which a user's vote counts in full.
+        most_leverage: the cap on the leverage of an observation in its user's regression.
+        full_vote: the total weight from which on a user's vote counts in full.
     """
 
     features: Floats
@@ -107,7 +107,7 @@ class RatingRound:
     shortest_part: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Bring the arrays to one form and refuse what does not fit together."""
+        """Bring the arrays to one form. Refuse arrays that do not fit together."""
         float64 = np.dtype(np.float64)
         features = checked_floats("features", self.features, ndim=2, dtype=float64)
         n_tasks, dim = features.shape

@@ -20,13 +20,13 @@ MAX_ELEMENTS = 1 << 21  # size of one batch: a few temporary arrays of this size
 
 
 def segment_gram(rows: SegmentedRows, weights: FloatArray | None, out: FloatArray) -> None:
-    """out[s] = packed sum of w x x' over the segment."""
+    """Set out[s] to the packed sum of w x x' over the segment."""
     for segments, gram, _ in _sums(rows, weights, None, out.dtype, want_gram=True):
         out[segments] = pack(gram)
 
 
 def segment_moment(rows: SegmentedRows, coefficients: FloatArray, out: FloatArray) -> None:
-    """out[s] = sum of c x over the segment."""
+    """Set out[s] to the sum of c x over the segment."""
     for segments, _, moment in _sums(rows, None, coefficients, out.dtype, want_gram=False):
         out[segments] = moment
 
@@ -39,10 +39,10 @@ def segment_solve(
     base_rhs: FloatArray,
     out: FloatArray,
 ) -> None:
-    """out[s] = (base + sum w x x')^-1 (base_rhs + sum w y x); NaN where there is no Cholesky factor.
+    """Set out[s] to (base + sum w x x')^-1 (base_rhs + sum w y x); NaN if there is no Cholesky factor.
 
-    In float64 whatever the precision of the rows: how segments are batched depends on all of them, and must not move a
-    solution by anything that counts.
+    It computes in float64 whatever the precision of the rows. The batches depend on all segments, and that must not
+    change a solution noticeably.
     """
     coefficients = labels if weights is None else labels * weights
     for segments, gram, moment in _sums(rows, weights, coefficients, np.dtype(np.float64), want_gram=True):
@@ -50,7 +50,7 @@ def segment_solve(
 
 
 def solve_packed(packed: FloatArray, rhs: FloatArray, base: FloatArray | None) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """(base + A_s)^-1 rhs_s for packed A_s, and which of them failed."""
+    """Return (base + A_s)^-1 rhs_s for packed A_s, and which of them failed."""
     solution, failed = np.empty_like(rhs), np.zeros(rhs.shape[0], dtype=np.bool_)
     count = max(1, MAX_ELEMENTS // rhs.shape[1] ** 2)
     for first in range(0, rhs.shape[0], count):
@@ -68,7 +68,7 @@ def _sums(
     *,
     want_gram: bool,
 ) -> Iterator[tuple[NDArray[np.int64], FloatArray, FloatArray]]:
-    """Yields (segments, their Grams, their moments), a batch at a time, summed in this precision."""
+    """Yield (segments, their Gram matrices, their moments), a batch at a time, summed in this precision."""
     dim = rows.dim
     for batch in padded_batches(np.diff(rows.indptr), dim, MAX_ELEMENTS):
         n = batch.segments.size

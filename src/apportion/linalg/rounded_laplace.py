@@ -1,7 +1,7 @@
 """Whole numbers with exact Laplace noise, like `rounded_normals` with normal noise.
 
-A Laplace number is ± log(1 / U) for U uniform on (0, 1). 52 bits of U and one for the sign nearly always determine what
-a sum rounds to; otherwise further bits of U are read.
+A Laplace number is ± log(1 / U) for U uniform on (0, 1). 52 bits of U and one bit for the sign nearly always determine
+the rounded sum. Otherwise further bits of U are read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def add_rounded_laplace(sums: Counts, shift: int, scale: float, key: bytes) -> C
     """Return sums / 2^shift + Laplace(scale), each to the nearest whole number.
 
     Args:
-        sums: int64.
-        shift: from 0 to 52.
-        scale: of the noise, in units of what comes out.
+        sums: the sums, int64.
+        shift: the shift, from 0 to 52.
+        scale: the scale of the noise, in units of the result.
         key: 32 bytes, secret and never used before.
     """
     if not (0 <= shift <= MOST_SHIFT and 0 < scale < LARGEST_SCALE and len(key) == 32):

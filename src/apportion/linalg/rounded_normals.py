@@ -1,9 +1,9 @@
 """Whole numbers with exact noise: sum + scale · normal, rounded to the nearest whole number without any error.
 
 A key fixes an endless string of random bits for each normal number, and so a real number Z that is exactly normal
-(Box-Muller). Its first 104 bits give Z up to a known error (docs/proofs/exact.md), which nearly always determines what
-sum + scale · Z rounds to. Otherwise more bits are read, and the number is computed to more digits, until it does. So
-the result is distributed exactly as the rounded sum of the whole number and a true normal number.
+(Box-Muller). Its first 104 bits give Z up to a known error (docs/proofs/exact.md), which nearly always determines the
+rounded value of sum + scale · Z. Otherwise more bits are read, and the number is computed to more digits, until it is
+determined. So the result is distributed exactly as the rounded sum of the whole number and a true normal number.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *,
 
     Args:
         sums: int64, contiguous; the scales repeat along its entries.
-        shift: from 0 to 52.
-        scales: standard deviations, in units of what comes out.
+        shift: the shift, from 0 to 52.
+        scales: standard deviations, in units of the result.
         key: 32 bytes, secret and never used before.
         threads: number of threads; None is all.
     """
@@ -60,7 +60,7 @@ def add_rounded_normals(sums: Counts, shift: int, scales: Floats, key: bytes, *,
 
 
 def in_range(numbers: Counts, shift: int) -> Counts:
-    """Wrap around to 64 - shift bits: that much of the result is known if the sum is known up to 2^64."""
+    """Wrap around to 64 - shift bits. That much of the result is known if the sum is known modulo 2^64."""
     return np.asarray((numbers.view(np.uint64) << np.uint64(shift)).view(np.int64) >> np.int64(shift))
 
 
@@ -92,11 +92,11 @@ def settled(sum_: int, shift: int, scale: float, key: bytes, at: int) -> int:
 
 
 def _normal(level: int, turn: int, bits: int, *, is_sine: bool) -> tuple[Decimal, Decimal]:
-    """Return the normal number in the middle of what these bits may continue to, and its largest error."""
+    """Return the normal number in the middle of all continuations of these bits, and its largest error."""
     size, half = Decimal(2) ** bits, Decimal("0.5")
     uniform, angle = (level + half) / size, 2 * _PI * (turn + half) / size
     if level == 0:
-        return Decimal(0), Decimal(1000 + bits)  # beyond any bound: read on
+        return Decimal(0), Decimal(1000 + bits)  # beyond any bound, so that more bits are read
     radius = (-2 * uniform.ln()).sqrt()
     normal = radius * (_cosine(angle - _PI / 2) if is_sine else _cosine(angle))
     of_bits = half / size * (2 / (uniform * radius) + 2 * _PI * (radius + 1))

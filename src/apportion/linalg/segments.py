@@ -1,4 +1,4 @@
-"""Sums and solves over segments: the kernel that private and non-private least squares are built on.
+"""Sums and solves over segments: the kernel of private and non-private least squares.
 
 Observations are sorted by segment (a user, or a task). Segment s owns observations indptr[s] .. indptr[s+1];
 observation k has weight w_k, label y_k and the features x_k = features[indices[k]]. Per segment
@@ -7,7 +7,7 @@ observation k has weight w_k, label y_k and the features x_k = features[indices[
     solve   theta_s = (base + A_s)^-1 (base_rhs + b_s)
 
 All functions work in the dtype of `features` (float32 or float64), but sums of float32 features may be formed in
-float64. Nothing of size observations x d is made.
+float64. No array of size observations x d is made.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def segment_gram(
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
-    """Packed weighted Gram matrices, one per segment: sum_k w_k x_k x_k'.
+    """Return packed weighted Gram matrices, one per segment: sum_k w_k x_k x_k'.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
@@ -91,7 +91,7 @@ def segment_moment(
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
-    """Weighted sums of features, one per segment: sum_k c_k x_k, where usually c = w y.
+    """Return weighted sums of features, one per segment: sum_k c_k x_k, where usually c = w y.
 
     Args:
         indptr: int64[s+1], segment boundaries, starting with 0.
@@ -139,9 +139,9 @@ def segment_solve(
     out: FloatArray | None = None,
     threads: int | None = None,
 ) -> FloatArray:
-    """Weighted ridge regressions, one per segment: half an epoch of alternating least squares.
+    """Solve weighted ridge regressions, one per segment: half an epoch of alternating least squares.
 
-    Solves (base + sum w x x') theta = base_rhs + sum w y x by Cholesky and never stores the Gram matrices.
+    It solves (base + sum w x x') theta = base_rhs + sum w y x by Cholesky and never stores the Gram matrices.
     A segment without observations gives base^-1 base_rhs. Every bit of a segment's solution depends only on its own
     observations, `features` and `base`, not on other segments.
 
@@ -259,7 +259,10 @@ class _Whitening:
     transform: FloatArray
 
     def rows(self, rows: SegmentedRows, threads: int) -> SegmentedRows:
-        """The rows in the new coordinates; of few observations only those that occur, which come out the same."""
+        """Return the rows in the new coordinates.
+
+        If there are few observations, only the rows that occur are transformed.
+        """
         if rows.n_observations >= len(rows.features):
             return SegmentedRows(rows.indptr, rows.indices, self._changed(rows.features, threads))
         used, places = np.unique(rows.indices, return_inverse=True)
@@ -283,8 +286,8 @@ def _compiled_solve(
 ) -> int | None:
     """Run the kernel, in coordinates that allow the dual form of short segments wherever that is safe.
 
-    This choice must not depend on the segments: the two forms round differently, so one user more or less would change
-    the solutions of all others.
+    This choice must not depend on the segments: the two forms round differently, so adding or removing one user would
+    change the solutions of all others.
     """
     ridge = _ridge(base) if weights is None or not weights.size or weights.min() >= 0 else 0.0
     whitening = _whitening(base) if ridge is None else None
@@ -312,17 +315,17 @@ def _whitening(base: FloatArray) -> _Whitening | None:
     """Return the change of coordinates that turns `base` into the identity, if it is safe.
 
     A segment of n < d observations costs n^2 d/2 + n^3/6 multiply-adds in the dual form instead of
-    n d^2/2 + d^3/6; the change itself costs d^2 per row of features. It is safe wherever `base` has an inverse
-    in its precision, and then more accurate than the direct form: it meets the root of base's condition number.
-    T is the inverse of the Cholesky factor of `base`, by elementary operations in a fixed order: LAPACK would round it
-    differently on another processor.
+    n d^2/2 + d^3/6; the change itself costs d^2 per row of features. It is safe if `base` has an inverse in its
+    precision. It is then more accurate than the direct form, because its error grows with the square root of base's
+    condition number. T is the inverse of the Cholesky factor of `base`, by elementary operations in a fixed order:
+    LAPACK would round it differently on another processor.
     """
     return _whitening_of(base.tobytes(), base.dtype.str, len(base))
 
 
 @lru_cache(maxsize=8)
 def _whitening_of(held: bytes, dtype: str, dim: int) -> _Whitening | None:
-    """The same from the bytes of `base`: a model's users fold in by one `base`, again and again."""
+    """Do the same from the bytes of `base`, because all users of a model are folded in with the same `base`."""
     base = np.frombuffer(held, dtype).reshape(dim, dim)
     factor = fixed_factors.cholesky(base.astype(np.float64))
     if factor is None:

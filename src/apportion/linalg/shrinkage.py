@@ -1,6 +1,6 @@
 r"""Shrink noisy Gram matrices towards a common shape.
 
-What was released for task i is A_i + E_i with noise that is isotropic in the Frobenius metric (standard
+The release for task i is A_i + E_i with noise that is isotropic in the Frobenius metric (standard
 deviation sigma on the diagonal, sigma / sqrt 2 off it), so that E||E_i||^2 = p sigma^2 with p = d(d+1)/2.
 A rare task's Gram is almost all noise, but the Grams of all tasks look alike: A_i is near t_i C with one
 matrix C and a scale t_i. The estimate is
@@ -8,14 +8,14 @@ matrix C and a scale t_i. The estimate is
     T_i + (1 - alpha_i) (Â_i - T_i),        T_i = t_i C,        alpha_i in [0, 1].
 
 The squared distance D_i = ||Â_i - T_i||^2 estimates ||A_i - T_i||^2 + p sigma^2, and the intensity that is
-best in mean square is p sigma^2 over that sum. With p unknown numbers behind one estimate, James and Stein
-take p - 2 for p, and 1 where D_i is smaller still (the positive part):
+best in mean square is p sigma^2 over that sum. With p unknown numbers behind one estimate, James and Stein use p - 2
+instead of p, and an intensity of at most 1 (the positive part):
 
     alpha_i = min(1, (p - 2) sigma^2 / D_i).
 
-D_i has a relative error of about sqrt(2/p), which is large at small d. So D_i / sigma_i^2 is averaged over
-the neighbours of i in the order of t, as many as make up `pooled_coordinates` numbers (at d = 64 that is
-one task, at d = 8 about a hundred). Everything here is computed from released values: post-processing.
+D_i has a relative error of about sqrt(2/p), which is large at small d. So D_i / sigma_i^2 is averaged over the
+neighbours of i in the order of t, which together have `pooled_coordinates` numbers (at d = 64 that is one task, at d =
+8 about a hundred). Everything here is computed from released values: post-processing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from apportion.linalg.packed import FloatArray, diagonal_positions, frobenius_we
 from apportion.linalg.psd import project_psd
 
 MAX_ELEMENTS = 1 << 21
-_LARGEST_RATIO = 1e200  # so that sums of many stay finite
+_LARGEST_RATIO = 1e200  # keeps sums of many ratios finite
 
 
 def shrink_towards(
@@ -50,7 +50,8 @@ def shrink_towards(
         pooled_coordinates: the least number of noisy numbers behind an intensity.
 
     Returns:
-        The shrunk matrices, and the intensities. An intensity of 0 leaves a matrix alone, one of 1 gives its target.
+        The shrunk matrices, and the intensities. An intensity of 0 leaves a matrix unchanged, and one of 1 replaces it
+        by its target.
     """
     matrices = checked_floats("noisy", noisy, ndim=2)
     n, size = matrices.shape
@@ -70,7 +71,8 @@ def shrink_towards(
 def common_shape(noisy: FloatArray) -> tuple[NDArray[np.float64], float]:
     """Return C, and the trace of the sum of all packed matrices, in which the noise is small.
 
-    C is that sum, made positive semidefinite and of trace 1; if nothing is left of it, the identity over d.
+    C is that sum, made positive semidefinite and scaled to trace 1; if nothing is left of it, the identity divided by
+    d.
     """
     total = project_psd(noisy.sum(axis=0)[None])[0]
     dimension = packed_dim(total.size)
@@ -100,7 +102,7 @@ def intensities(
     """Return min(1, (p - 2) / pooled(D / sigma^2)) for p = `size`; 0 if there is no noise."""
     noisy = variances > 0
     alpha = np.zeros(distances.size)
-    with np.errstate(over="ignore"):  # hardly any noise: a ratio is capped at the largest
+    with np.errstate(over="ignore"):  # with hardly any noise, a ratio is capped at the largest
         ratios = np.minimum(distances[noisy] / variances[noisy], _LARGEST_RATIO)
     window = min(max(1, -(-pooled_coordinates // size)), ratios.size)
     if ratios.size:

@@ -1,4 +1,4 @@
-"""Stacks of small systems in which one without a solution gives zero and leaves the others alone.
+"""Stacks of small systems. A system without a solution gives zero and does not affect the others.
 
 NumPy refuses a whole stack because of one singular matrix. If the matrices are users', that would reveal something
 about one user's data; if they follow from released values, noise alone may make one singular.

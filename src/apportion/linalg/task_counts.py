@@ -32,9 +32,9 @@ def task_counts(
     Args:
         indptr: int64[n + 1]: user j owns observations indptr[j] .. indptr[j + 1]; starts with 0.
         tasks: int32, one per observation, in ascending order within a user, each once.
-        weights: of tasks; each user's squares are brought to a sum of at most 1.
-        step: of the lattice, a power of two from 2^-50 on.
-        sums: int64, one per task, which is added to.
+        weights: the weights of tasks; each user's weights are scaled so that their squares sum to at most 1.
+        step: the step of the lattice, a power of two, at least 2^-50.
+        sums: the sums to add to, int64, one per task.
         threads: number of threads; None is all.
 
     >>> sums = np.zeros(2, np.int64)

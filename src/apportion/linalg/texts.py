@@ -1,4 +1,4 @@
-"""Codes of texts, in the order in which they are first seen, by the compiled kernel.
+"""Codes of texts, in the order in which they first occur, by the compiled kernel.
 
 Texts come as Arrow keeps them: bytes, and offsets between which each text lies. No Python object is made for a text
 that was seen before.

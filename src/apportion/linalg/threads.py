@@ -1,4 +1,4 @@
-"""How many threads there are, and work on several pieces at a time."""
+"""The number of threads, and work on several pieces at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def thread_count(threads: int | None = None) -> int:
     """Return the number of threads: the argument, or APPORTION_THREADS, or the processors we may use.
 
-    It is 1 for work that is done `side_by_side` already.
+    It is 1 for work that already runs `side_by_side`.
     """
     if _one_of_several.get():
         return 1
@@ -40,7 +40,7 @@ def thread_count(threads: int | None = None) -> int:
 def side_by_side(
     work: Callable[[Piece], Result], pieces: Iterable[Piece], threads: int | None = None
 ) -> Iterator[Result]:
-    """Yield what `work` returns for each piece, in order; several pieces are worked on at a time, one thread each.
+    """Yield what `work` returns for each piece, in order. Several pieces are processed at a time, one per thread.
 
     Args:
         work: called in other threads, with the context of the caller (backend, instruction set, NumPy's error state).

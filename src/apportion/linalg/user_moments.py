@@ -1,7 +1,7 @@
 """Each user's Gram matrix and moment of the features of its tasks, and its regression on them under several priors.
 
-By the compiled kernel where that was built. Every user's numbers follow from its own observations alone, on both paths;
-they round Gram matrices and moments differently, and solve alike.
+The compiled kernel computes them if it was built. On both paths, every user's numbers depend only on its own
+observations. The two paths round Gram matrices and moments differently and solve in the same way.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from apportion.linalg.segments import segment_gram, segment_moment
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 1e50  # of features and weights for the kernel, which refuses sums that are not finite
+_LARGEST = 1e50  # limit of features and weights for the kernel, which refuses sums that are not finite
 
 
 def moments_of_users(
     indptr: NDArray[np.int64], tasks: NDArray[np.int32], features: Any, trust: Any, labels: Any
 ) -> tuple[Floats, Floats]:
-    """Σ_i c_i f_i f_iᵀ, its lower triangle, and Σ_i c_i y_i f_i, with one column for each user.
+    """Return Σ_i c_i f_i f_iᵀ, as its lower triangle, and Σ_i c_i y_i f_i, with one column for each user.
 
-    Which path is taken follows from public numbers alone: no user changes how another's are rounded.
+    The choice of the path depends on public numbers alone, so no user changes how another user's numbers are rounded.
 
     Args:
         indptr: offsets of users.
-        tasks: of observations.
+        tasks: the tasks of the observations.
         features: f, [n_tasks, d]; public.
         trust: c, one per task; public.
         labels: y, one per observation, within a public range.
@@ -53,7 +53,7 @@ def moments_of_users(
 
 
 def solutions(base: Any, base_rhs: Any, grams: Floats, moments: Floats) -> Floats:
-    """Solutions of (base + Gram) x = base_rhs + moment, [d, n_users]; not of use for a user who has none.
+    """Return solutions of (base + Gram) x = base_rhs + moment, [d, n_users]; meaningless for a user who has none.
 
     >>> solutions(np.eye(1), np.zeros(1), np.array([[1.0, 3.0]]), np.array([[2.0, 2.0]]))
     array([[1. , 0.5]])

@@ -1,4 +1,4 @@
-"""One round on ratings: all that users compute for themselves and contribute, fused into one pass per user.
+"""One round on ratings: everything that a user computes and contributes, fused into one pass per user.
 
 The compiled kernel works user by user, near the processor's caches; `rating_reference` does the same in NumPy. Both
 give the same whole numbers: on every instruction set, for any number of threads, and however users are cut into runs.
@@ -47,13 +47,14 @@ def rating_round(
     """Add the parts of some users to the sums of a round, in whole steps.
 
     User j solves for (b, s, q), own bias, own factor on item biases and own taste, by a ridge regression of the labels
-    on the features. Then it contributes to each task i that it rated the row w e (s, q) · scales, with e the residual,
-    s and q the solution *without* that task; and a vote (1, s², e², clipped e², q qᵀ) on the moments that all tasks
-    share. All rows of a user together are clipped to `clip_norm`, its vote to `summary_clip`; both are cut off towards
-    zero to whole steps. A user whose regression has no solution, or whose part is not finite, contributes zero.
+    on the features. Then it contributes the row w e (s, q) · scales to each task i that it rated, where e is the
+    residual, and s and q are the solution, *without* that task. It also contributes a vote (1, s², e², clipped e², e, q
+    qᵀ) on the moments that all tasks share. All rows of a user together are clipped to `clip_norm`, its vote to
+    `summary_clip`. Both are truncated towards zero to whole steps. A user whose regression has no solution, or whose
+    part is not finite, contributes zero.
 
-    Each user's numbers depend on its own observations and on `this_round` alone, to the last bit. So what users add up
-    to does not depend on their order, on threads or on how they are cut into calls.
+    Each user's numbers depend on its own observations and on `this_round` alone, to the last bit. So the sums do not
+    depend on the order of users, on threads or on how users are divided into calls.
 
     Args:
         indptr: int64[n + 1]: user j owns observations indptr[j] .. indptr[j + 1]; starts with 0.
@@ -62,8 +63,8 @@ def rating_round(
         weights: one per observation, with squares that sum to at most 1 for each user; or `TaskWeights`, which the
             kernel turns into such weights.
         this_round: the public numbers of the round.
-        by_task: int64 [n_tasks, width], which rows are added to.
-        total: int64 [summary_width], which votes are added to.
+        by_task: the sums to which rows are added, int64 [n_tasks, width].
+        total: the sum to which votes are added, int64 [summary_width].
         threads: number of threads; None is all.
 
     Raises:
@@ -99,7 +100,7 @@ def _by_numpy(
     by_task: Whole,
     total: Whole,
 ) -> None:
-    """Some users at a time."""
+    """Process some users at a time."""
     check_order(indptr, tasks, this_round.n_tasks)
     for runs, part in Runs(indptr).some_at_a_time(_AT_A_TIME):
         picks, seen = tasks[part], np.asarray(values[part], np.float64)

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FAR = 500.0  # log odds beyond this count as certain
-_MOSTLY = 0.5  # weight from which the prior with few features decides what a party learns alone
+_MOSTLY = 0.5  # from this weight on, the prior with few features decides what a party learns alone
 _TINY = 1e-300
 
 
@@ -48,7 +48,7 @@ def averaged(learned: Sequence[Learned], logs: Sequence[float] | None = None) ->
 
 
 def learned_alone(local: Local, isotropic: Learned | None = None) -> LearnedAlone:
-    """Return what each party learns by itself: under the identity, and with a prior that lets a few features stand out.
+    """Return what each party learns by itself, under the identity and with a prior that lets a few features stand out.
 
     Args:
         local: the rows of all parties.
@@ -63,25 +63,25 @@ def learned_alone(local: Local, isotropic: Learned | None = None) -> LearnedAlon
 
 
 def weight_of_own(alone: Learned, joint: Learned, chance: float | Floats, lead: Floats | None = None) -> Floats:
-    """Return each party's weight for learning alone, by how well either way predicts the later part of its own rows.
+    """Return each party's weight for learning alone, by how well each way predicts the later part of its own rows.
 
-    The evidence of all rows would penalise a way of learning for what it did not know at first. What counts is what it
-    knows now.
+    The evidence of all rows would penalise a way of learning for what it did not know at the start. What matters is
+    what it knows in the end.
 
     Args:
         alone: what parties learned by themselves.
         joint: what they learned with the others.
         chance: the prior probability that learning alone is better.
-        lead: log odds for the joint model from the rows, if they are known better than from `foresight`.
+        lead: log odds for the joint model from the rows; None to compute them from `foresight`.
     """
     shown = joint.foresight - alone.foresight if lead is None else lead
     return np.asarray(1 / (1 + np.exp(np.clip(shown + np.log((1 - chance) / chance), -_FAR, _FAR))))
 
 
 def chance_for_each(alone: LearnedAlone, chance: float) -> Floats:
-    """Return how likely learning alone is better for each party: at least even where few features stand out.
+    """Return the probability that learning alone is better for each party: at least 1/2 if few features stand out.
 
-    What others know of directions then says little that the party's own rows do not say of features.
+    In that case, the directions of others add little to what the party's own rows say about its features.
 
     Args:
         alone: what parties learned by themselves.

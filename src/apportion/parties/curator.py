@@ -1,4 +1,4 @@
-"""The curator: it takes one bounded part per round from every party, releases the sum, and sends an answer back.
+"""The curator takes one bounded part per round from every party, releases the sum, and sends an answer back.
 
 It never sees a row of data. Its input is sealed (`TaskModels`, `TaskMatrices`), its output is a function of released
 numbers, and one call of `answer` is everything that parties and curator exchange in a round.
@@ -27,11 +27,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the curator sends to all parties: a function of what was released.
+    """What the curator sends to all parties: a function of released numbers.
 
     Attributes:
-        shared: M or Ω.
-        common: what is known of the common model; None if nothing is.
+        shared: the matrix M or Ω.
+        common: what is known about the common model; None if nothing is known.
     """
 
     shared: Floats
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What may be shared of one round: released numbers and what was derived from them.
+    """What may be shared about one round: released numbers, and what was derived from them.
 
     Attributes:
         matrix: the sum with its noise, symmetric, or its diagonal alone.
@@ -80,7 +80,7 @@ class Curator:
         shares: one for each round, as planned by the release.
         structure: how a released matrix is interpreted.
         n_tasks: the number of tasks, if it is public.
-        form: what parts are made of.
+        form: what the parts are made of.
         pooled: whether a round's answer uses all releases so far, weighted by their shares, instead of only the last.
     """
 
@@ -136,12 +136,12 @@ class Curator:
         return self.rounds[-1].answer
 
     def _read(self, first: Floats, matrix: Floats, stddev: float, largest: float) -> CuratorAnswer:
-        """Return what to send back. EM also uses the mean, where a covariance could be visible at all.
+        """Return what to send back. EM also uses the mean, if a covariance could be visible at all.
 
         Args:
             first: the first entries of the release: the sum of a u, if it has one.
             matrix: the second moment.
-            stddev: of the noise on its diagonal.
+            stddev: the standard deviation of the noise on its diagonal.
             largest: the number of tasks, or infinity.
         """
         weights, structure = self._weights, self._structure
@@ -150,7 +150,7 @@ class Curator:
         return structure.read_beside(first / math.sqrt(2), weights.mean / 2, matrix, stddev, largest)
 
     def _taken_apart(self, released: Floats, stddev: float, unit: float) -> tuple[Floats | None, Common | None, Floats]:
-        """Return means of directions and sizes, what is known of the common model, and the second moment."""
+        """Return the means of directions and sizes, what is known about the common model, and the second moment."""
         if self._weights is None or self._n_tasks is None:
             return None, None, released
         dimension = features_of(len(released), diagonal=self._structure.diagonal)

@@ -1,7 +1,7 @@
-"""Learning together with parties that are somewhere else: each keeps its rows, and the curator is a server.
+"""Learning together with parties on other machines: each party keeps its rows, and the curator is a server.
 
 Every round is one pass of an engine over the parties (`PartySide.parts`). The server releases the sum and sends its
-answer to all. In the end each party learns from the released answers, at home (docs/proofs/parties.md).
+answer to all. In the end each party learns from the released answers, on its own machine (docs/proofs/parties.md).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class SharedLearning:
-    """What parties learned together: all of it released, so it may be sent to every party, and to anybody.
+    """What parties learned together. All of it was released, so it may be sent to anybody.
 
     Attributes:
-        side: how a party learns.
-        released: one for each round.
+        side: the settings by which a party learns.
+        released: the released numbers of each round.
         statement: the privacy statement of the releases.
     """
 
@@ -46,7 +46,7 @@ class SharedLearning:
         return tuple(each.answer for each in self.released)
 
     def learned(self, X: Any, y: Any, task: int | str = "own") -> Party:  # noqa: N803
-        """Learn from the answers with the rows of one party, in its own place; see `PartySide.learned`."""
+        """Learn from the answers with the rows of one party, on its own machine; see `PartySide.learned`."""
         return self.side.learned(self.answers, X, y, task)
 
 
@@ -61,9 +61,9 @@ def learn_elsewhere(
     """Run all rounds of an estimator over parties that an engine reaches.
 
     Args:
-        estimator: with the settings of the fit and the number of parties, which is public (`n_tasks`).
+        estimator: has the settings of the fit and the number of parties, which is public (`n_tasks`).
         engine: adds up over parties; see `FederatedEngine` and `NoisyClientsEngine`.
-        parties: one user each; `parties_of` in memory, or `UsersElsewhere` with the number of features.
+        parties: the parties, each one user: `parties_of` in memory, or `UsersElsewhere` with the number of features.
         session: a session with its own budget, noise and window, which replace those of the estimator.
         progress: called with the kind of step, the number done and the total.
 
@@ -106,11 +106,10 @@ def parties_of(X: Any, y: Any) -> Users:  # noqa: N803
 
 
 def _refuse_at_home_only(estimator: ProtectedMultiTask) -> None:
-    """Refuse what has no form for parties that are somewhere else."""
+    """Refuse settings that have no form for parties on other machines."""
     at_home = {
         "n_tasks": (estimator.n_tasks is None, "a declared number of parties, n_tasks"),
         "instance_epsilon": (estimator.instance_epsilon is not None, "no instance_epsilon"),
-        "contribution": (estimator.contribution != "mean", "contribution='mean'"),
         "feature_mask": (estimator.feature_mask is not None, "no feature_mask"),
         "release": (not estimator.release.on_lattice, "Gaussian noise"),
     }

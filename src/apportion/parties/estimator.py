@@ -70,18 +70,19 @@ class ProtectedMultiTask(PrivateEstimator):
         structure: "em" for private EM (w ~ N(m, Ω)), or what tasks are assumed to share in a proximal method:
             "low-rank" (Algorithm 2), "group-sparse" (3), "low-rank+sparse" (4), "relations".
         loss: "squared", or "logistic" for labels of two classes (1, and 0 or -1).
-        fit_intercept: whether every party subtracts its own means and adds them back, which costs nothing; only for the
-            squared loss. Without it, labels should be about 0 where features are.
+        fit_intercept: whether every party subtracts its own means and adds them back. This costs nothing. It is only
+            for the squared loss. Without it, labels should be about 0 where features are 0.
         neighbours: REPLACE_TASK or ADD_REMOVE_TASK.
         n_tasks: the number of tasks, declared public; None if it must not be used.
         rounds: number of releases; None for 1 with "em" and 10 otherwise. On generated tasks, more rounds of EM made
-            results worse at ε = 1 and 3 and no better at 10, because means shrunk towards directions confirm them.
+            results worse at ε = 1 and 3 and no better at 10, because means that were shrunk towards some directions
+            confirm these directions.
         schedule: how the budget is divided over rounds: Uniform(), Power(α), Geometric(Q); None for the recommended
             one.
         clip_norm: K, the public norm to which a model is clipped before it is sent. None scales every model to norm 1,
             which needs no K and does not reveal a party's scale.
-        pooled: whether a round uses the mean of all releases so far, weighted by their shares; otherwise only the last
-            one, as in the paper. The mean has the noise of one release with all their shares.
+        pooled: whether a round uses the mean of all releases so far, weighted by their shares; otherwise it uses only
+            the last one, as in the paper. The mean has the noise of one release with all these shares.
         share_mean: whether parties also share the mean of their models' directions, and their mean size, in the same
             release. It needs a public number of tasks, and is left out with `instance_epsilon`, with
             `contribution="posterior"` and with a release of other noise.
@@ -103,7 +104,7 @@ class ProtectedMultiTask(PrivateEstimator):
         single_task_: what every party would have learned alone (with the squared loss, under a prior that lets a few
             features stand out); belongs only to that party.
         single_task_intercept_: the intercept of that model.
-        own_weight_: how much of each party's model it learned alone; belongs only to that party.
+        own_weight_: the weight, in each party's model, of what it learned alone; belongs only to that party.
         task_ids_: the tasks' ids, in the order of the rows.
         released_: what may be shared: one `Released` for each round.
         instance_guarantee_: the guarantee of parties for their single rows, if there is one.
@@ -297,16 +298,14 @@ class ProtectedMultiTask(PrivateEstimator):
         Args:
             given: a session with its own budget; None to open one.
             dimension: number of features.
-            number: of tasks, if it is public.
+            number: the number of tasks, if it is public.
         """
         budget = given.budget if given is not None else self._budget(number)
         assumed = [] if number is None else [f"the number of tasks, {number}"]
-        assumed.append(f"the list of {dimension} features")
+        assumed.append(f"the list of {dimension} feature{'s' if dimension != 1 else ''}")
         if self.clip_norm is not None:
             assumed.append(f"the norm {self.clip_norm:g} to which models are clipped before they are sent")
-        if (
-            self.feature_mask is not None and self.neighbours == REPLACE_TASK
-        ):  # otherwise it would reveal who takes part
+        if self.feature_mask is not None and self.neighbours == REPLACE_TASK:  # would otherwise reveal who takes part
             assumed.append("which features each task has")
         return self._open(given, budget, self.neighbours, assumed)
 
@@ -339,7 +338,7 @@ class ProtectedMultiTask(PrivateEstimator):
         return self.side(weights).members(data, disturb)
 
     def side(self, weights: MomentWeights | None = None) -> PartySide:
-        """Return how every party learns and what it sends; `weights` is for what is sent beside outer products."""
+        """Return how every party learns and what it sends. `weights` are for what is sent beside outer products."""
         return PartySide(
             loss=self.loss,
             structure=self.structure,
@@ -363,7 +362,7 @@ class ProtectedMultiTask(PrivateEstimator):
         return Curator(session, self.release, shares, structure, number, form, pooled=self.pooled)
 
     def _weights(self, session: Session, dimension: int, number: int | None) -> MomentWeights | None:
-        """Return how the mean model is released with the second moment; None if it is not."""
+        """Return how the mean model is released beside the second moment; None if it is not released."""
         possible = self.release.carries_mean and self.contribution == "mean" and self.instance_epsilon is None
         if number is None or not (self.share_mean and possible):
             return None

@@ -1,7 +1,7 @@
 """A party's own model with a few features that may stand out. Everything is local; many parties are solved at once.
 
 Model: y = X (b + s) + noise of variance v, b ~ N(0, r v I), and each entry of s is 0 or, with probability π, from
-N(0, g v). So a few features may matter much while many matter little. With K = X Xᵀ = U diag(λ) Uᵀ the dense part b is
+N(0, g v). So a few features may matter a lot while many matter little. With K = X Xᵀ = U diag(λ) Uᵀ the dense part b is
 integrated out exactly, which leaves a sparse model of diag(1 + rλ)^(-½) Uᵀ y. Its posterior is approximated by one with
 independent entries (coordinate ascent from 0, with the best v after every sweep), and the evidence by the bound that
 this ascent maximises. The bound is never too high, so a party adopts this model only if its rows support it. A few
@@ -42,9 +42,9 @@ class _Cases:
     Attributes:
         gram: products of the features that are tried, [tried, tried, cases].
         pull: their products with the labels, [tried, cases].
-        squares: of the labels.
+        squares: sums of squares of the labels.
         sizes: numbers of rows.
-        unit: t of each.
+        unit: t of each case.
         dimension: number of features, tried or not.
         constant: the constant in the bound for the dense part that was integrated out.
     """
@@ -85,7 +85,7 @@ def few_features(block: Block, gram: Floats) -> tuple[Floats, Floats, Floats]:
 
     Args:
         block: the parties' rows.
-        gram: X Xᵀ of each.
+        gram: X Xᵀ of each party.
     """
     spread, turn = np.linalg.eigh(gram)
     spread, turned = np.maximum(spread, 0.0), turn.transpose(0, 2, 1)
@@ -168,7 +168,7 @@ def _ascended(cases: _Cases) -> tuple[Floats, Floats]:
         variance = np.maximum(loss / (rows + chance.sum(axis=0)), least)
     apart = _apart(chance, share) + (len(means) - cases.dimension) * np.log1p(
         -share
-    )  # features that are not tried are 0
+    )  # entries of features that are not tried are 0
     narrowed = (chance * (0.5 * np.log(before / variance) - narrowing)).sum(axis=0)
     return means, -0.5 * sizes * np.log(rows * variance) - apart + narrowed + cases.constant[:, None]
 
@@ -192,7 +192,7 @@ def _spread_out(result: Floats, tried: NDArray[np.int64] | None, shape: tuple[in
 
 
 def _weighed(bounds: Floats) -> tuple[Floats, Floats]:
-    """Return the weights of the pairs, equally likely at first, and the evidence of all together."""
+    """Return the weights of the pairs, which are equally likely a priori, and the evidence of all pairs together."""
     top = bounds.max(axis=1, keepdims=True)
     weights = np.exp(bounds - top)
     total = weights.sum(axis=1, keepdims=True)

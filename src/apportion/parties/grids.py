@@ -1,4 +1,4 @@
-"""What a party averages over: the ratio r of its prior, and the factor f of its centre, with their own priors."""
+"""The grids that a party averages over: the ratio r of its prior and the factor f of its centre, with their priors."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Floats = NDArray[np.float64]
 
 RATIOS = np.exp(np.linspace(np.log(1e-2), np.log(1e5), 24))  # r t: variance explained over variance left
 _SCORE_VARIANCES = np.exp(np.linspace(np.log(0.05), np.log(50.0), 8))  # r t of scores of two classes
-NEAR = np.exp(np.linspace(np.log(1e-4), np.log(1e4), 28))  # r t about a centre
+NEAR = np.exp(np.linspace(np.log(1e-4), np.log(1e4), 28))  # r t around a centre
 NEAR_SCORES = np.exp(np.linspace(np.log(1e-3), np.log(50.0), 10))  # the same for scores of two classes
-_STEPS = np.array([-1.5, -0.75, 0.0, 0.75, 1.5])  # of log f, in standard deviations
+_STEPS = np.array([-1.5, -0.75, 0.0, 0.75, 1.5])  # steps of log f, in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
 class Centre:
-    """Where the models of all parties lie about, and how far from it.
+    """The point around which the models of all parties lie, and how far they lie from it.
 
     Attributes:
         models: the centre c of each party, [tasks, features], in the units of its own data.
-        spread: the typical variance explained by deviations from it, over the variance left.
-        spread_of_logs: the standard deviation of its log, over parties.
+        spread: the typical variance explained by deviations from the centre, over the variance left.
+        spread_of_logs: the standard deviation of log r, over parties.
         spread_of_factors: the standard deviation of log f, over parties.
     """
 
@@ -68,7 +68,7 @@ SCORES = Grid(_SCORE_VARIANCES, np.zeros(1), _even(_SCORE_VARIANCES))
 
 
 def grid_about(centre: Centre, ratios: Floats) -> Grid:
-    """Return the grid about a spread, with the same sum of weights as the grid without a centre."""
+    """Return the grid around a spread, with the same sum of weights as the grid without a centre."""
     logs = -0.5 * np.square((np.log(ratios) - np.log(centre.spread)) / centre.spread_of_logs)
     total = (WIDE if ratios is NEAR else SCORES).total
     chances = -0.5 * np.square(_STEPS)

@@ -1,12 +1,12 @@
 """Protection of single rows against the curator, by each party itself (Algorithm 5, with its noise corrected).
 
-What a party sends is a function of its rows. Before sending, the party clips its model to K, adds b with density
+The message of a party is a function of its rows. Before sending it, the party clips its model to K, adds b with density
 proportional to exp(-ε ||b|| / (2K)), and clips again. Two models within norm K are at most 2K apart, so the density of
 w + b changes by a factor of at most e^ε when rows are exchanged: ε-DP for any change of the party's rows, including
 single rows. The second clip is post-processing and restores the bound that the release of the sum needs. Over several
 rounds the party's ε add up.
 
-What is sent is rounded to a public grid, like released sums, because the last bits of a floating-point sum reveal what
+The message is rounded to a public grid, like released sums, because the last bits of a floating-point sum reveal what
 was added. Under this density ||b|| has a Gamma distribution of shape d and scale 2K/ε, and its direction is uniform.
 """
 
@@ -33,7 +33,7 @@ class InstanceGuarantee:
     Attributes:
         epsilon: the ε of all rounds together; pure, so δ is 0.
         rounds: the number of rounds over which it is divided evenly.
-        unit: whose data is protected, and what of it.
+        unit: whose data is protected, and which part of it.
         relation: how two neighbouring data sets differ.
     """
 
@@ -61,7 +61,7 @@ def party_noise(
     """Return a function that adds each party's own noise to models of a bounded norm.
 
     Every party draws for itself. With a seeded source, a party's stream follows from the seed and its id, so it does
-    not depend on who else takes part.
+    not depend on the other parties.
     """
     if isinstance(noise, SeededNoise):
         sources: list[NoiseSource] = [SeededNoise(_seed(noise.seed, one)) for one in ids]

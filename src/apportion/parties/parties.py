@@ -1,7 +1,7 @@
 """The parties' side: each keeps its rows and its model, sends one bounded part per round and receives one answer.
 
 All parties are held together, because NumPy serves many at once. The same class with one task is a single party and
-computes the same numbers. A party's model is never clipped, only what it sends. Without a clip norm, every party sends
+computes the same numbers. Only what a party sends is clipped, never its model. Without a clip norm, every party sends
 its model scaled to norm 1: it then shares only a direction and keeps its scale to itself.
 """
 
@@ -39,7 +39,7 @@ class Parties(Protocol):
     """What the loop needs from the parties."""
 
     def send(self) -> TaskModels | TaskMatrices:
-        """Return one bounded part of every party."""
+        """Return one bounded part for every party."""
 
     def receive(self, answer: Answer) -> None:
         """Learn from what the curator sent."""
@@ -60,11 +60,11 @@ class Party:
 
     Attributes:
         task: the task's id.
-        model: what it learned with the others.
+        model: the model that it learned with the others.
         intercept: the intercept of `model`.
-        alone: what it would have learned alone.
+        alone: the model that it would have learned alone.
         alone_intercept: the intercept of `alone`.
-        own_weight: how much of `model` is `alone`.
+        own_weight: the weight of `alone` in `model`.
     """
 
     task: int | str
@@ -75,7 +75,7 @@ class Party:
     own_weight: float
 
     def gain(self, X: ArrayLike, y: ArrayLike) -> float:  # noqa: N803
-        """Return by how much its mean squared error on its own rows is lower than when learning alone."""
+        """Return by how much learning with the others lowers the mean squared error on the party's own rows."""
         rows = finite_matrix(X, "X")
         labels = finite_column(y, "y", len(rows))
         apart = np.square(rows @ self.alone + self.alone_intercept - labels).mean()
@@ -89,7 +89,7 @@ class Sending:
 
     Attributes:
         clip_norm: K; None to scale every model to norm 1.
-        disturb: each party's own noise for its single rows, if there is any.
+        disturb: adds each party's own noise, which protects its single rows; None for no such noise.
         with_mean: whether a model's direction and size are sent beside its outer product.
     """
 
@@ -103,7 +103,7 @@ class Sending:
         return 1.0 if self.clip_norm is None else self.clip_norm
 
     def bounded(self, models: Floats, sizes: Floats) -> TaskModels:
-        """Return models clipped or scaled. After a party's own noise they are clipped again."""
+        """Return the models clipped or scaled. After a party's own noise was added, they are clipped again."""
         if self.with_mean:
             return SizedModels.of(models, sizes, self.norm, scaled=self.clip_norm is None)
         make = TaskModels.scaled if self.clip_norm is None else TaskModels.clipped
@@ -116,10 +116,11 @@ class Sending:
 class BayesParties:
     """Private EM: a party's model is its posterior mean under w ~ N(f c, r v Ω), averaged over a few priors.
 
-    The priors are Ω with ever less of what does not exceed the noise: local models are noisier than true ones, so its
-    level is too high. Each has a mean of 0, or what all models have in common, if that was released. The party's own
-    evidence weighs the priors. Their mean and what the party learns alone are averaged by how well either predicts the
-    later part of its rows. The first part sent is the posterior mean under the identity.
+    The priors are versions of Ω in which the directions within the noise have less and less weight: local models are
+    noisier than true ones, so their level is too high. Each prior has a mean of 0 or, if it was released, the common
+    model as its mean. The party's own evidence weighs the priors. Their mean and what the party learns alone are
+    averaged by how well each predicts the later part of its rows. The first part sent is the posterior mean under the
+    identity.
     """
 
     def __init__(self, local: Local, sending: Sending, *, whole_posterior: bool = False) -> None:
@@ -185,8 +186,8 @@ class ProximalParties:
     part (Algorithm 4) the model is P + Q: P is multiplied by M, the entries of Q are shrunk towards 0, and Q starts at
     0.
 
-    In the end, a party averages the joint model and what it learned alone, by how well a prior with the last M as its
-    covariance predicts the later part of its rows.
+    In the end, a party averages the joint model and the model that it learned alone. The weights say how well a prior
+    with the last M as its covariance predicts the later part of its rows.
 
     Args:
         local: the rows of all parties.
@@ -225,7 +226,7 @@ class ProximalParties:
         return self._sending.bounded(self._dense, self._learned.size)
 
     def receive(self, answer: Answer) -> None:
-        """Take one proximal step and one step on the own loss."""
+        """Take one proximal step and one step on the party's own loss."""
         self._common, shared = answer.common, answer.shared
         if np.array_equal(shared, np.eye(len(shared))):
             return
@@ -265,7 +266,7 @@ class ProximalParties:
         return np.ones(self._local.n_tasks) if joint is None else self._weight_against(joint)
 
     def _joint(self) -> Learned | None:
-        """Return the steps' result, weighed by the evidence of a prior with covariance M, and what a mean adds."""
+        """Return the result of the steps, weighed by the evidence of a prior with covariance M, and a mean's part."""
         learned = []
         centre = (
             _centre(self._local, self._common) if self._common is not None and self._common.share > _RELEVANT else None
@@ -317,7 +318,7 @@ def _centre(local: Local, common: Common) -> Centre:
 
 
 def _chance_of_alone(answer: Answer) -> float:
-    """Return how likely learning alone is better, before a party looks at its rows."""
+    """Return the prior probability that learning alone is better, before a party looks at its rows."""
     if answer.common is None or not np.array_equal(answer.shared, np.eye(len(answer.shared))):
         return _ALONE
     return answer.common.chance_of_alone
@@ -330,7 +331,7 @@ def _covariance(matrix: Floats) -> Prior:
 
 
 def _priors(shared: Floats) -> list[Prior]:
-    """Return Ω with its least eigenvalue, the level within the noise, multiplied by several factors."""
+    """Return versions of Ω: its least eigenvalue, the level within the noise, is multiplied by several factors."""
     values, vectors = np.linalg.eigh(shared)
     level = max(float(values[0]), 0.0)
     beyond = values - level

@@ -7,8 +7,8 @@ hardly any noise are not ruled out. With K = X Ω Xᵀ = U diag(λ) Uᵀ and a =
 
     log evidence(r) = -½ Σ log(1 + rλ) - ½ n log(Σ a²/(1 + rλ) / n),    mean = Ω Xᵀ U diag(r / (1 + rλ)) a.
 
-A prior may also have a mean: w ~ N(f c, r v Ω), with the party's centre c and a factor f that is averaged over a grid,
-as r is, about a spread that all parties share. It is the same model of y - f X c.
+A prior may also have a mean: w ~ N(f c, r v Ω), with the party's centre c and a factor f. Like r, f is averaged over a
+grid, around a spread that all parties share. It is the same model applied to y - f X c.
 
 For labels of two classes, the same prior (v = 1) is combined with the logistic likelihood by Laplace's approximation. A
 prior that lets a few features stand out is in `few_features`, and the choice between priors in `choice`.
@@ -30,7 +30,7 @@ from apportion.parties.tasks import Block, TaskRows, blocks_of
 
 Floats = NDArray[np.float64]
 
-_NEWTON_STEPS = 8  # Newton steps, from the mode of the previous ratio
+_NEWTON_STEPS = 8  # Newton steps, starting from the mode of the previous ratio
 _HALVINGS = 5
 _ROWS_OF_DOUBT = 2.0  # a variance from n rows has an error of 2/n in its log, and variances differ by about 1
 _TINY = 1e-300
@@ -41,13 +41,13 @@ class Learned:
     """What all parties learned under one prior.
 
     Attributes:
-        mean: the model of each, [tasks, features], in the units of its own data.
+        mean: the model of each party, [tasks, features], in the units of its own data.
         evidence: its log evidence, up to a constant of the party.
         early: the same for the fraction `EARLY` of its rows' information; 0 for a loss that has no such method.
-        ratio: the likeliest r of each, in the units of its block's rows.
+        ratio: the likeliest r of each party, in the units of its block's rows.
         size: length of w, relative to a model that explains all of a party's labels with features that are not
-            correlated; from 0 to 1. It is the geometric mean of the posterior mean's length, which is shrunk, and of
-            the root of r v d, which the prior of r enlarges where rows are few.
+            correlated; from 0 to 1. It is the geometric mean of two lengths: that of the posterior mean, which is
+            shrunk, and the root of r v d, which the prior of r enlarges if there are few rows.
     """
 
     mean: Floats
@@ -58,7 +58,7 @@ class Learned:
 
     @property
     def foresight(self) -> Floats:
-        """How well the earlier part of the rows' information predicts the later part: part of a log Bayes factor."""
+        """How well the earlier part of the rows' information predicts the later part: a part of a log Bayes factor."""
         return np.asarray(self.evidence - self.early)
 
 
@@ -97,7 +97,7 @@ class Local(Protocol):
 
         Args:
             size: the root of the share of the labels' variance that the model explains.
-            direction: that of the model; None if features are not correlated and have one variance.
+            direction: the direction of the model; None if features are uncorrelated and have the same variance.
         """
 
     def few(self) -> Learned | None:
@@ -148,7 +148,7 @@ class SquaredLocal:
         return result
 
     def lengths(self, size: float, direction: Floats | None = None) -> Floats:
-        """√(Σy² / Σ(x·u)²), times the size; without a direction u, Σx²/d takes the place of Σ(x·u)²."""
+        """Return √(Σy² / Σ(x·u)²) times the size. Without a direction u, Σx²/d takes the place of Σ(x·u)²."""
         result = np.zeros(self.n_tasks)
         for block in self.blocks:
             squares = _squares_along(block, direction)
@@ -160,18 +160,18 @@ class SquaredLocal:
     def few(self) -> Learned:
         """Return what each party learns if a few features may stand out."""
         result = _empty(self.n_tasks, self.dimension)
-        total = WIDE.total  # weights of the grid of r do not add up to 1
+        total = WIDE.total  # the weights of the grid of r do not add up to 1
         for block, gram in zip(self.blocks, self._grams, strict=True):
             mean, evidence, early = few_features(block, gram)
             _store(result, block, mean, evidence + total, early + total, np.ones(len(mean)), np.zeros(len(mean)))
         return result
 
     def gradient(self, block: Block, models: Floats) -> Floats:
-        """Xᵀ(Xw - y)."""
+        """Return Xᵀ(Xw - y)."""
         return _times(block.rows.transpose(0, 2, 1), _times(block.rows, models) - block.labels)
 
     def curvature(self, block: Block) -> Floats:
-        """The largest eigenvalue of XᵀX."""
+        """Return the largest eigenvalue of XᵀX."""
         return _largest(block)
 
 
@@ -212,7 +212,7 @@ class LogisticLocal:
         return result
 
     def lengths(self, size: float, direction: Floats | None = None) -> Floats:
-        """√(n / Σ(x·u)²), times the root of the variance of scores of this size."""
+        """Return √(n / Σ(x·u)²) times the root of the variance of scores of this size."""
         result = np.zeros(self.n_tasks)
         for block in self.blocks:
             squares = _squares_along(block, direction)
@@ -225,18 +225,21 @@ class LogisticLocal:
         return None
 
     def gradient(self, block: Block, models: Floats) -> Floats:
-        """-Σ y x / (1 + exp(y x·w))."""
+        """Return -Σ y x / (1 + exp(y x·w))."""
         signs = block.labels * block.present
         pull = signs * fixed_logistic(-signs * _times(block.rows, models))
         return -_times(block.rows.transpose(0, 2, 1), pull)
 
     def curvature(self, block: Block) -> Floats:
-        """A quarter of the largest eigenvalue of XᵀX."""
+        """Return a quarter of the largest eigenvalue of XᵀX."""
         return _largest(block) / 4
 
 
 def _squares_along(block: Block, direction: Floats | None) -> Floats:
-    """Return Σ(x·u)² of every task, drawn towards Σx²/d; without a direction, or with one of length 0, the latter."""
+    """Return Σ(x·u)² of every task, shrunk towards Σx²/d.
+
+    Without a direction, or with one of length 0, return Σx²/d.
+    """
     even = np.square(block.rows).sum(axis=(1, 2)) / block.rows.shape[2]
     length = 0.0 if direction is None else float(np.linalg.norm(direction))
     if direction is None or length == 0:
@@ -247,7 +250,7 @@ def _squares_along(block: Block, direction: Floats | None) -> Floats:
 
 
 def _kernel(block: Block, gram: Floats, prior: Prior) -> Floats:
-    """Return X Ω Xᵀ of every task: a few directions cost little next to X Xᵀ, which is kept."""
+    """Return X Ω Xᵀ of every task. A few directions cost little compared with X Xᵀ, which is kept."""
     along = block.rows @ prior.directions
     return np.asarray(prior.level * gram + along @ along.transpose(0, 2, 1))
 
@@ -386,7 +389,7 @@ def _times(matrices: Floats, vectors: Floats) -> Floats:
 
 
 def _each_times(weights: Floats, values: Floats) -> Floats:
-    """Return Σ weight · value for every task; a product of a matrix with a vector would add up in another order."""
+    """Return Σ weight · value for every task. A matrix-vector product would add up in another order."""
     return np.asarray((weights * values).sum(axis=1))
 
 

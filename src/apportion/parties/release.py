@@ -22,7 +22,7 @@ class MatrixRelease(ABC):
 
     Attributes:
         carries_mean: whether it can release the mean of models beside their outer products.
-        on_lattice: whether it adds noise to whole numbers of steps, and not to outer products as they are.
+        on_lattice: whether it adds noise to whole numbers of steps, instead of to floating-point outer products.
     """
 
     carries_mean: ClassVar[bool] = False

@@ -1,7 +1,7 @@
 """How every party learns and what it sends, as a value: public, and the same for all parties.
 
-A party that is somewhere else gets this and the answers so far. It learns from them with its own rows, as it would
-beside all others, and its part of a round is the one that it would send there, to the last bit.
+A party on another machine receives this value and the answers so far. It learns from them with its own rows, as it
+would on the same machine as all others. Its part of a round is the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PartySide:
         fit_intercept: whether a party subtracts its own means first.
         accelerated: whether proximal steps have momentum.
         condition: κ of a strongly convex loss, for the momentum.
-        sparse_penalty: of a sparse part; None without one.
+        sparse_penalty: the penalty of a sparse part; None without one.
         whole_posterior: whether EM sends second moments instead of means.
     """
 
@@ -49,12 +49,12 @@ class PartySide:
     whole_posterior: bool = False
 
     def form(self, dimension: int, neighbours: Neighbours) -> PartForm:
-        """Return what parts are made of."""
+        """Return what the parts are made of."""
         norm, diagonal = 1.0 if self.clip_norm is None else self.clip_norm, self.structure == "group-sparse"
         return PartForm(dimension, norm, neighbours, diagonal, self.weights, self.clip_norm is None)
 
     def members(self, data: TaskRows, disturb: Disturb | None = None) -> Parties:
-        """Return parties with these rows, less their means if there are intercepts, before the first round."""
+        """Return parties with these rows before the first round. With intercepts, each party's means are subtracted."""
         local = local_side(data, self.loss)
         sending = Sending(self.clip_norm, disturb, self.weights is not None)
         if self.structure == "em":
@@ -64,20 +64,20 @@ class PartySide:
         )
 
     def after(self, data: TaskRows, answers: Iterable[Answer]) -> Parties:
-        """Return the same after some rounds."""
+        """Return the parties after some rounds."""
         members = self.members(data)
         for answer in answers:
             members.receive(answer)
         return members
 
     def learned(self, answers: Iterable[Answer], X: Any, y: Any, task: int | str = "own") -> Party:  # noqa: N803
-        """Learn from answers with the rows of one party, in its own place. None of the result may be shared.
+        """Learn from answers with the rows of one party, on its own machine. Nothing in the result may be shared.
 
         Args:
-            answers: of all rounds.
+            answers: the answers of all rounds.
             X: the party's features, one row per observation.
             y: its labels.
-            task: what the party is called.
+            task: the name of the party.
         """
         rows, feature_means, label_mean = rows_of_lists([X], [y]), 0.0, 0.0
         if self.fit_intercept:
@@ -89,7 +89,7 @@ class PartySide:
         return Party(task, model, intercepts[0], alone, intercepts[1], float(members.own_weight()[0]))
 
     def parts(self, answers: tuple[Answer, ...], form: PartForm) -> PartyParts:
-        """Return what parties add in the round after these answers, for an engine."""
+        """Return, for an engine, what the parties add in the round after these answers."""
         return PartyParts(SentAfter(self, answers), form)
 
 
@@ -98,8 +98,8 @@ class SentAfter:
     """What parties send after some answers.
 
     Attributes:
-        side: how they learn.
-        answers: of all rounds so far.
+        side: the settings by which they learn.
+        answers: the answers of all rounds so far.
     """
 
     side: PartySide

@@ -39,7 +39,8 @@ class Spectrum:
         values: its eigenvalues, ascending.
         vectors: their vectors, as columns.
         level: the typical eigenvalue of directions within the noise.
-        strengths: what is left of each eigenvalue beyond the level after removing noise; 0 for those within the noise.
+        strengths: what is left of each eigenvalue above the level after the noise is removed; 0 for those within the
+            noise.
         edge: how far noise alone reaches.
     """
 
@@ -57,7 +58,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class CuratorAnswer:
-    """What a curator derives from one release: M or Ω, which is sent back, and what it is based on.
+    """What a curator derives from one release: M or Ω, which it sends back, and the numbers behind it.
 
     Attributes:
         shared: the matrix sent to the parties; the identity if nothing exceeds the noise.
@@ -82,7 +83,7 @@ class Structure(Protocol):
 
         Args:
             released: a symmetric matrix, or its diagonal, of a sum of parts whose norm is at most 1.
-            stddev: of the noise on its diagonal.
+            stddev: the standard deviation of the noise on its diagonal.
             largest: the number of tasks, which no direction of the sum can exceed; infinity if it is not public.
         """
 
@@ -92,10 +93,10 @@ def taken_apart(released: Floats, stddev: float, largest: float, margin: float) 
 
     Args:
         released: a symmetric matrix.
-        stddev: of the noise on its diagonal.
+        stddev: the standard deviation of the noise on its diagonal.
         largest: the number of tasks, infinity if it is not public.
-        margin: how far beyond the edge an eigenvalue must lie, in standard deviations of the noise. Noise alone puts
-            one there with probability at most exp(-margin²/2), in fact far less.
+        margin: how far beyond the edge an eigenvalue must lie, in standard deviations of the noise. Noise alone puts an
+            eigenvalue there with probability at most exp(-margin²/2), in practice far less.
     """
     values, vectors = np.linalg.eigh(released)
     dimension, total = len(values), _total(released, stddev, largest)
@@ -128,7 +129,7 @@ def visible(stddev: float, dimension: int, largest: float) -> bool:
 
 
 def _caution(stddev: float, dimension: int, largest: float) -> float:
-    """Return a margin for EM. The more models must share a direction to make it visible, the less likely one exists.
+    """Return a margin for EM. The more models must share a direction to make it visible, the less likely it exists.
 
     Parties weigh what they receive against their own rows, so a small margin suffices. The formula and its factor were
     chosen on generated tasks: at ε = 0.1 hardly any party is misled, and at 1 hardly any direction is lost.
@@ -148,7 +149,7 @@ class Covariance:
         return self._of(released, released, stddev, largest, 0.0)
 
     def read_beside(self, mean: Floats, part: float, released: Floats, stddev: float, largest: float) -> CuratorAnswer:
-        """Return the same from the second moment of (u, α), which holds the mean of u beside its second moment.
+        """Return the same from the second moment of (u, α), which contains the mean of u beside its second moment.
 
         With α = a/√2 the noise of the mean is that of all other entries off the diagonal, so a direction that is common
         to all parties stands out further. At a² = 2/d, the constant α is as strong as any direction if none stands out.
@@ -157,14 +158,14 @@ class Covariance:
             mean: the released sum of α u.
             part: α².
             released: the released sum of u uᵀ.
-            stddev: of the noise on its diagonal.
+            stddev: the standard deviation of the noise on its diagonal.
             largest: the number of tasks.
         """
         whole = np.block([[released, mean[:, None]], [mean[None, :], np.array([[part * largest]])]])
         return self._of(released, whole, stddev, largest, part)
 
     def _of(self, released: Floats, whole: Floats, stddev: float, largest: float, part: float) -> CuratorAnswer:
-        """Return Ω from a matrix that holds the released one and perhaps one row and column more."""
+        """Return Ω from a matrix that contains the released one and possibly one more row and column."""
         dimension = len(released)
         spectrum = taken_apart(whole, stddev, largest * (1 + part), _caution(stddev, dimension, largest))
         values = np.asarray(np.linalg.eigvalsh(released), np.float64)

@@ -2,8 +2,8 @@
 
 A block holds tasks whose rows fit in the same number of slots, so that one NumPy call serves many parties. A task's
 block depends only on its own number of rows, and every operation works on one task at a time, so no bit of a party's
-result depends on who else takes part. For squared errors, a task with more rows than features is first reduced to as
-many rows as features (by its QR factors), which loses nothing.
+result depends on the other parties. For squared errors, a task with more rows than features is first reduced to as many
+rows as features (by its QR factors), which loses nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TaskRows:
     Attributes:
         ids: the tasks' ids, in order.
         features: one row per observation.
-        labels: one per row.
+        labels: one label per row.
         indptr: offsets of the tasks.
         taken: number of parameters that every task has already fitted to its own rows.
     """
@@ -74,9 +74,10 @@ class TaskRows:
         return TaskRows(ids, self.features[rows], self.labels[rows], indptr, self.taken)
 
     def parted(self, fold: int) -> tuple[TaskRows, TaskRows]:
-        """Return the rows outside a fold, and those inside. Folds are dealt by the rank of a row's label in its task.
+        """Return the rows outside a fold, and those inside.
 
-        So the order of the rows does not matter, and labels are alike in all folds. A single row is never left out.
+        A row's fold follows from the rank of its label in its task. So the order of the rows does not
+        matter, and all folds have similar labels. A single row is never left out.
         """
         sizes = np.diff(self.indptr)
         whose = np.repeat(np.arange(self.n_tasks), sizes)
@@ -111,11 +112,11 @@ class Block:
     """Tasks of one size class.
 
     Attributes:
-        tasks: which tasks.
-        rows: [tasks, places, features], each task's divided by its own largest entry.
+        tasks: the positions of the tasks.
+        rows: [tasks, places, features], each task's rows divided by their largest entry.
         labels: [tasks, places], likewise.
-        sizes: number of rows of each task, minus the parameters already fitted to them: rows that sum to 0 are one
-            fewer than they seem.
+        sizes: number of rows of each task, minus the parameters already fitted to them: n rows that sum to 0 count as n
+            - 1.
         present: [tasks, places], 1 where there is a row.
         rest: sum of squared labels outside the span of the rows.
         units: factors that convert a model to the units of the data.
@@ -204,7 +205,7 @@ def _scaled(values: Floats) -> tuple[Floats, float]:
 
 
 def _centred(values: Floats) -> bool:
-    """Whether every column sums to 0, as it does once its party has taken its own means away."""
+    """Whether every column sums to 0, as it does after its party subtracted its own means."""
     return bool((np.abs(values.sum(axis=0)) <= _ROUNDING * np.abs(values).sum(axis=0)).all())
 
 

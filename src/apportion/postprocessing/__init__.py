@@ -1,4 +1,4 @@
-"""Post-processing of released values: estimation that cannot leak, because it never sees anything else.
+"""Post-processing of released values: estimation that cannot leak anything, because it sees only released values.
 
 An import contract keeps data, engines and sessions out of this package.
 """

@@ -1,17 +1,18 @@
-"""How many users are in each of several classes, from a released histogram with a known noise.
+"""Estimates of how many users are in each of several classes, from a released histogram with known noise.
 
-Classes are octaves: of users' sizes, or of how far their sums lie from a centre. Few users and much noise leave single
-counts meaningless, so a shape is fitted to all of them together: two halves of normal distributions of the logarithm,
-each with a spread of its own. Numbers of users may also fall by a constant factor with every octave of sizes, as in a
-power law. Shapes are averaged by how well they fit. A count that stands far out of the noise around the fit is believed
-instead of it; so with much budget the counts are the released ones.
+Classes are octaves: of users' sizes, or of how far their sums lie from a centre. If there are few users and much noise,
+single counts mean nothing, so a shape is fitted to all counts together: two halves of normal distributions of the
+logarithm, each with a spread of its own. Numbers of users may also fall by a constant factor with every octave of
+sizes, as in a power law. Shapes are averaged by how well they fit. If a count lies far outside the noise around the
+fit, the count is used instead of the fit. So with a large budget the estimates are the released counts.
 
-What is chosen from counts should be good under every shape that fits, not only under their average: a few users who
-are not there, in a class of large sizes, are in the average but in few of the shapes (`LikelyCounts.each`).
+A choice that is based on counts should be good under every shape that fits, not only under their average. For example,
+the average may have a few spurious users in a class of large sizes, while few of the shapes do (`LikelyCounts.each`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -20,20 +21,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Kind = Literal["sizes", "distances"]
+Kind = Literal["sizes", "distances", "norms"]
 
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _RARE = 2.0  # by which it is lower for shapes that fall off by a constant factor
-_NEAR, _FAR = {"sizes": 3.0, "distances": 2.0}, 6.0  # standard deviations of noise that an odd count must stand out by
+_NEAR, _FAR = (
+    {"sizes": 3.0, "distances": 2.0, "norms": 2.0},
+    6.0,
+)  # standard deviations of noise that an odd count must stand out by
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
+_WIDE, _PER_WIDE = (3.4, 4.4), 1.0  # further spreads of L1 norms, whose first classes are narrow; and what each costs
+_PER_CLASS = 1.5  # deviations by which L1 norms of the next class beyond the near ones must stand out more
+_NONE = 1e6  # how much better users must fit than nobody: Laplace noise alone does in one of a hundred releases
 
 
 @dataclass(frozen=True, eq=False)
 class LikelyCounts:
-    """What counts may be.
+    """Likely counts of users by class.
 
     Attributes:
         mean: the average, none negative.
@@ -47,18 +54,18 @@ class LikelyCounts:
 
 
 def class_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = False) -> Floats:
-    """The counts, none negative; arguments as in `likely_counts`."""
+    """Return the estimated counts, none negative; arguments as in `likely_counts`."""
     return likely_counts(noisy, stddev, kind, laplace=laplace).mean
 
 
 def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = False) -> LikelyCounts:
-    """The counts, and the shapes that they are averaged from.
+    """Return the estimated counts, and the shapes over which they are averaged.
 
     Args:
         noisy: released numbers of users, one for each octave, from the smallest.
-        stddev: of their noise.
-        kind: what the classes are of.
-        laplace: whether it is Laplace noise.
+        stddev: the standard deviation of their noise.
+        kind: what is divided into classes.
+        laplace: whether the noise is Laplace noise.
     """
     shapes, log_prior = _shapes(len(noisy), kind)
     totals = np.maximum(shapes @ noisy / np.square(shapes).sum(axis=1), 1.0)
@@ -68,7 +75,7 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     fitted = (weights * totals) @ shapes / weights.sum()
     odd = noisy - fitted
     least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR) * stddev
-    with np.errstate(over="ignore"):  # what does not stand out at all is not believed
+    with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
         believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
     kept = weights > _LEAST_WEIGHT * weights.sum()
     each = totals[kept, None] * shapes[kept]
@@ -79,21 +86,32 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     )
 
 
+def chance_of_nobody(noisy: Floats, stddev: float) -> float:
+    """How likely it is that no class of norms has a user, rather than users of some shape; noise is Laplace noise."""
+    shapes, _ = _shapes(len(noisy), "norms")
+    gains = np.square(np.maximum(shapes @ noisy, 0.0)) / np.square(shapes).sum(axis=1)  # of the best fits over nobody
+    return 1 / (1 + math.exp(min(float(gains.max()) / stddev**2 / 2, 700.0)) / _NONE)
+
+
 def _least_odd(fitted: Floats, kind: Kind, far: float) -> Floats:
-    """Standard deviations by which a count must stand out, for each class."""
+    """Return, for each class, by how many standard deviations a count must stand out."""
     last = int(np.argmax(np.cumsum(fitted) >= 0.9 * fitted.sum()))
-    return np.where(np.arange(len(fitted)) <= last + _REACH, _NEAR[kind], far)
+    beyond = np.arange(len(fitted)) - last - _REACH
+    if kind == "norms":
+        return np.clip(_NEAR[kind] + _PER_CLASS * beyond, _NEAR[kind], far)
+    return np.where(beyond <= 0, _NEAR[kind], far)
 
 
 @cache
 def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
-    """Distributions over the classes, and the logarithm of each one's prior weight."""
+    """Return distributions over the classes, and the logarithm of the prior weight of each."""
     from scipy.special import ndtr
 
     tails = (0.0, 1.0) if kind == "sizes" else (0.0,)
+    rights = (*_RIGHT, *_WIDE) if kind == "norms" else _RIGHT
     middles, left, right, long = (
         np.ravel(grid)[:, None]
-        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, _RIGHT, tails, indexing="ij")
+        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, rights, tails, indexing="ij")
     )
     ends = np.arange(1, classes) - middles
     beyond = np.where(long > 0, -np.expm1(-np.maximum(ends, 0.0) / right), 2 * ndtr(ends / right) - 1)
@@ -101,4 +119,5 @@ def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     below = halves * 2 / (left + right)
     shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
     steep = np.maximum(middles + right - 3, 0.0)[:, 0] if kind == "sizes" else 0 * middles[:, 0]
-    return shapes, -_MODEST * steep - _RARE * long[:, 0]
+    wide = np.maximum(right - _RIGHT[-1], 0.0)[:, 0]
+    return shapes, -_MODEST * steep - _RARE * long[:, 0] - _PER_WIDE * wide

@@ -1,8 +1,8 @@
-"""Totals of many groups that are not negative, from noisy ones, whatever their distribution over groups.
+"""Nonnegative totals of many groups from noisy totals, whatever their distribution over groups.
 
 The prior is a discrete distribution on a grid, fitted to all groups by a few steps of EM (Kiefer and Wolfowitz, 1956).
-Few steps leave it smooth, so its posteriors are not too sure. Estimates are posterior means, and intervals go between
-posterior quantiles. A total far above its noise is taken as it is.
+After few steps it is still smooth, so its posteriors are not too narrow. Estimates are posterior means, and intervals
+lie between posterior quantiles. A total far above its noise is used unchanged.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from apportion.postprocessing.mixed_widths import mixed_widths
 
 Floats = NDArray[np.float64]
 
-FEWEST = 100  # groups, below which a prior of any shape cannot be fitted
-_CLEAR, _BEYOND, _PER = 8, 4, 4  # deviations from which a total is clear, the grid beyond them, its points in one
+FEWEST = 100  # with fewer groups, a prior of any shape cannot be fitted
+# a total is clear from this many deviations on; deviations that the grid covers beyond that; its points per deviation
+_CLEAR, _BEYOND, _PER = 8, 4, 4
 _STEPS, _FLOOR = 10, 1e-3
 
 
@@ -28,10 +29,10 @@ class Deconvolved:
 
     Attributes:
         noisy: the noisy totals.
-        stddev: of their noise.
-        laplace: whether it is Laplace noise.
-        grid: values that a total may have.
-        posterior: of each group, over the grid.
+        stddev: the standard deviation of their noise.
+        laplace: whether the noise is Laplace noise.
+        grid: the values that a total may have.
+        posterior: the posterior of each group over the grid.
     """
 
     noisy: Floats
@@ -42,11 +43,11 @@ class Deconvolved:
 
     @property
     def values(self) -> Floats:
-        """Posterior means; clear totals as they are."""
+        """The posterior means; clear totals are unchanged."""
         return np.asarray(np.where(self._clear, self.noisy, self.posterior @ self.grid))
 
     def ends(self, level: float) -> Floats:
-        """Both ends between which a total lies with this posterior probability."""
+        """Return both ends of the interval in which each total lies with this posterior probability."""
         low, high = self._quantile((1 - level) / 2), self._quantile((1 + level) / 2)
         one = np.array([self.stddev])
         reach = float(mixed_widths(level, one, one * self.laplace)[0])
@@ -54,7 +55,7 @@ class Deconvolved:
         return np.asarray(np.maximum(np.stack([low, high], axis=-1), 0.0))
 
     def _quantile(self, rank: float) -> Floats:
-        """Of every posterior, the mass of a point being spread over the cell around it."""
+        """Return a quantile of every posterior. The mass of a point is spread over the cell around it."""
         below = np.cumsum(self.posterior, axis=1)
         place, each = (below >= rank - 1e-12).argmax(axis=1), np.arange(len(below))
         inside = (rank - below[each, place]) / np.maximum(self.posterior[each, place], 1e-300) + 0.5
@@ -66,7 +67,7 @@ class Deconvolved:
 
 
 def deconvolved_totals(noisy: Floats, stddev: float, *, laplace: bool = False) -> Deconvolved:
-    """Fit the distribution over groups; return each group's posterior."""
+    """Fit the distribution over groups, and return each group's posterior."""
     grid = np.arange((_CLEAR + _BEYOND) * _PER + 1, dtype=np.float64) * (stddev / _PER)
     apart = (noisy[:, None] - grid) / stddev
     logs = -math.sqrt(2) * np.abs(apart) if laplace else -0.5 * np.square(apart)

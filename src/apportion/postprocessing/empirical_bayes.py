@@ -6,7 +6,8 @@ For every task i the released statistic is modelled as
 
 with t_i the exposure and v_i its variance, A the second moment of the features that all tasks share, s_i A the
 sampling noise of the labels, ν the known variance of the privacy noise and f_i public or released covariates. M and Σ
-are fitted by EM over all tasks. A tail task falls back to what its covariates predict, a head task to its data.
+are fitted by EM over all tasks. The estimate of a tail task follows the prediction from its covariates, that of a head
+task follows its data.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _coefficients(covariates: Floats, mean: Floats, covariance: Floats) -> NDArr
 def _posterior(
     evidence: Evidence, model: NoisyDesign, covariates: Floats, prior: Prior, *, each: bool = False
 ) -> tuple[NDArray[np.float64], Information]:
-    """Posterior means, and what the statistics say beyond the prior."""
+    """Return posterior means, and the information of the statistics beyond the prior."""
     expected = covariates @ prior.coefficients
     surprise = evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
     seen = information(model, spread_of(evidence, prior.covariance), surprise, each=each)
@@ -106,7 +107,7 @@ def _posterior(
 
 
 def noisy_design(evidence: Evidence) -> NoisyDesign:
-    """The distribution of the statistics, but for what the covariance of the prior adds to it."""
+    """Return the distribution of the statistics, without the part that the covariance of the prior adds."""
     return NoisyDesign(
         design=evidence.design,
         shape=positive(evidence.design),
@@ -118,24 +119,24 @@ def noisy_design(evidence: Evidence) -> NoisyDesign:
 
 
 def spread_of(evidence: Evidence, covariance: Floats) -> NDArray[np.float64]:
-    """What parameters of this covariance add to the statistics of a task that is exposed once."""
+    """Return what parameters of this covariance add to the statistics of a task with exposure 1."""
     return np.asarray(evidence.design @ covariance @ evidence.design.T)
 
 
 def left_in_all(seen: Information, covariance: Floats) -> NDArray[np.float64]:
-    """The sum of all tasks' posterior covariances, Σ − Σ W_i Σ each."""
+    """Return the sum of all tasks' posterior covariances, Σ − Σ W_i Σ each."""
     return np.asarray(len(seen.scores) * covariance - covariance @ seen.total @ covariance)
 
 
 def left_variances(seen: Information, covariance: Floats) -> NDArray[np.float64]:
-    """The diagonals of all tasks' posterior covariances."""
+    """Return the diagonals of all tasks' posterior covariances."""
     rows, columns = np.tril_indices(len(covariance))
     times = np.where(rows == columns, 1.0, 2.0)[:, None]  # a packed entry stands for itself and its mirror image
     return np.asarray(np.diag(covariance) - seen.each @ (times * covariance[rows] * covariance[columns]))
 
 
 def positive(matrix: Floats, floor: float = 1e-3) -> NDArray[np.float64]:
-    """The symmetric part with its eigenvalues raised to a floor."""
+    """Return the symmetric part with its eigenvalues raised to a floor."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     raised: NDArray[np.float64] = (vectors * np.maximum(values, floor)) @ vectors.T
     return raised

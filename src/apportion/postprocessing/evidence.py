@@ -11,59 +11,66 @@ from numpy.typing import NDArray
 
 from apportion.postprocessing.empirical_bayes import Evidence
 from apportion.postprocessing.popularity import Exposure
+from apportion.postprocessing.running import VARIANCES, Beliefs
 
 Floats = NDArray[np.floating[Any]]
 
-_OFFSET_SPREAD = 0.05  # of what predictions lack around what is expected, among data sets, in labels
+# standard deviation of the mean error of predictions around its expectation, among data sets, in labels
+_OFFSET_SPREAD = 0.05
 
 
 @dataclass(frozen=True)
 class SharedMoments:
-    """The moments that all tasks share in a round.
+    """The moments that all tasks share, as far as all rounds up to this one tell them.
 
     Attributes:
-        residual_variance: mean squared residual of the labels.
-        clipped_variance: the same after users' contributions were clipped.
+        beliefs: what is known of the level of each.
         design: second moment A of the features that tasks are regressed on.
-        offset: mean residual, in labels.
+        offset: mean residual of this round, in labels.
         offset_variance: of its noise.
     """
 
-    residual_variance: float
-    clipped_variance: float
+    beliefs: Beliefs
     design: NDArray[np.float64]
     offset: float
     offset_variance: float
 
+    @property
+    def residual_variance(self) -> float:
+        """Mean squared residual of the labels."""
+        return self.beliefs.residual.between(*VARIANCES).mean
 
-def shared_moments(released: Floats, stddev: float) -> SharedMoments:
+    @property
+    def clipped_variance(self) -> float:
+        """The same after users' contributions were clipped."""
+        return float(np.clip(self.beliefs.clipped.mean, 0.05, 4.0))
+
+
+def shared_moments(released: Floats, stddev: float, before: Beliefs) -> SharedMoments:
     """Read the summed votes: (say, say·s², say·e², say·clipped e², say·e, say·q qᵀ / d), see `linalg.rating_round`.
 
-    The latent block is shrunk towards a multiple of the identity, as far as its noise requires, and kept positive.
+    Levels are averaged with those of earlier rounds (`running`). The latent block is shrunk towards a multiple of the
+    identity, as far as its noise requires, and kept positive.
     """
-    voters = max(float(released[0]), 10.0)
-    votes = released / voters
-    design = np.diag([float(np.clip(votes[1], 0.2, 1.2))])
     latent = (int(np.sqrt(8 * (len(released) - 5) + 1)) - 1) // 2
+    rows, columns = np.tril_indices(latent)
+    traced = float(released[5:][rows == columns].sum())
+    known = before.after(released[:4], traced if latent else None, stddev, latent)
+    voters = max(known.voters.mean, 10.0)
+    design = np.diag([float(np.clip(known.slope.mean, 0.2, 1.2))])
     if latent:
-        block = _latent_block(votes[5:], latent, stddev / voters)
+        level = float(np.clip(known.level.mean, 0.05, 1.5))
+        block = _latent_block(released[5:] / voters, latent, level, stddev / voters)
         design = np.block([[design, np.zeros((1, latent))], [np.zeros((latent, 1)), block]])
-    return SharedMoments(
-        float(np.clip(votes[2], 0.1, 4.0)),
-        float(np.clip(votes[3], 0.05, 4.0)),
-        design,
-        float(votes[4]),
-        (stddev / voters) ** 2,
-    )
+    return SharedMoments(known, design, float(released[4]) / voters, (stddev / voters) ** 2)
 
 
-def _latent_block(votes: Floats, latent: int, stddev: float) -> NDArray[np.float64]:
+def _latent_block(votes: Floats, latent: int, level: float, stddev: float) -> NDArray[np.float64]:
     rows, columns = np.tril_indices(latent)
     block = np.zeros((latent, latent))
     block[rows, columns] = votes * latent / np.where(rows == columns, 1.0, np.sqrt(2))
     block = block + np.tril(block, -1).T
-    level = float(np.clip(np.trace(block) / latent, 0.05, 1.5))
-    apart = block - level * np.eye(latent)
+    apart = block - np.trace(block) / latent * np.eye(latent)
     noise = np.square(stddev * latent) * latent * (latent + 1) / 2
     kept = max(0.0, 1.0 - noise / max(float(np.square(apart).sum()), 1e-12))
     values, vectors = np.linalg.eigh(level * np.eye(latent) + kept * apart)
@@ -87,8 +94,8 @@ def of_round(
 ) -> RoundEvidence:
     """Turn summed residual contributions into statistics of the parameters themselves.
 
-    Residuals were taken around parameters `centres` c, so the sum estimates t_i A (θ_i − c_i); adding t_i A c_i
-    gives back t_i A θ_i.
+    Residuals were taken around parameters `centres` c, so the sum estimates t_i A (θ_i − c_i); adding t_i A c_i gives
+    t_i A θ_i.
     """
     shifted = released / scales + exposure.total[:, None] * (centres @ moments.design.T)
     return RoundEvidence(
@@ -119,12 +126,12 @@ def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance:
 
 
 def offset(rounds: Sequence[RoundEvidence], left: float, expected: float) -> float:
-    """Return what predictions lack: the mean residual of several rounds, drawn to what is expected.
+    """Return the mean error of predictions: the mean residual of several rounds, shrunk towards an expected value.
 
     Args:
-        rounds: those whose residuals are of the model.
-        left: the part of an offset that is seen in residuals, after users' own biases took the rest.
-        expected: what predictions lack according to other releases; all there is where there are no rounds.
+        rounds: the rounds whose residuals are those of the model.
+        left: the part of an offset that remains in residuals after users' own biases absorbed the rest.
+        expected: the mean error according to other releases; it is returned if there are no rounds.
     """
     if not rounds:
         return expected

@@ -4,10 +4,10 @@ The model is that of `empirical_bayes` with a longer prior mean. For every task 
 
     b_i = t_i A θ_i + e_i,    θ_i ~ N(Mᵀ f_i + Bᵀ x_i, Σ),    B_fc ~ N(0, τ²_gc) for a feature f of group g
 
-with x_i the task's features, sparse. M and B are found together, given Σ and τ, by the generalised least squares that
-the marginal distribution of b_i asks for; Σ and τ by (variational) EM. A group that explains nothing gets a small τ and
-vanishes; a tail task falls back to what its features predict, a head task to its data. Everything here is computed
-from released and from public values.
+with x_i the task's features, sparse. Given Σ and τ, M and B are found together by generalised least squares for the
+marginal distribution of b_i; Σ and τ are found by (variational) EM. A group that explains nothing gets a small τ and
+vanishes. The estimate of a tail task follows the prediction from its features, that of a head task follows its data.
+Everything here is computed from released and public values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from apportion.postprocessing.empirical_bayes import (
 Floats = NDArray[np.floating[Any]]
 Sparse = Any  # scipy.sparse.csr_array
 
-_FLAT = 1e-3  # prior precision of the covariates' coefficients where values are known
+_FLAT = 1e-3  # prior precision of the covariates' coefficients if values are known
 _LEAST_VARIANCE = 1e-8
 _EXPLAINED_AT_FIRST = 0.2  # fraction of the variance of known values that each group is expected to explain
 _PRECISION, _MOST_STEPS = 1e-4, 60
@@ -58,9 +58,16 @@ class Regressors:
 
     @classmethod
     def of(cls, covariates: Floats, features: Sparse, sizes: Sequence[int]) -> Regressors:
-        """Regressors with features in groups of the given sizes."""
+        """Return regressors with features in groups of the given sizes."""
         groups = np.repeat(np.arange(len(sizes)), sizes)
         return cls(np.asarray(covariates, np.float64), features, groups, len(sizes))
+
+    def beside(self, further: Sparse) -> Regressors:
+        """Return these regressors with one more group of features behind them."""
+        from scipy.sparse import hstack
+
+        groups = np.append(self.groups, np.full(further.shape[1], self.n_groups))
+        return Regressors(self.covariates, hstack([self.features, further], "csr"), groups, self.n_groups + 1)
 
     def scaled(self, factors: Floats) -> Regressors:
         """Return every task's regressors times its factor."""
@@ -131,7 +138,8 @@ def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: 
         weights = np.asarray(unpack(seen.each))
         coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)
-        surprise = seen.scores - np.einsum("nij,nj->ni", weights, expected)  # the score of what was not expected
+        # the score of the part that was not expected
+        surprise = seen.scores - np.einsum("nij,nj->ni", weights, expected)
         mean = expected + surprise @ prior.covariance.T
         prior = replace(prior, coefficients=coefficients)
         if step == steps - 1:
@@ -146,7 +154,7 @@ def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: 
 def ridge(values: Floats, regressors: Regressors, steps: int) -> NDArray[np.float64]:
     """Return coefficients of a ridge regression of known values on the regressors, one per column.
 
-    A column's noise s_c and the groups' variances τ_g² s_c are fitted along, by EM, coefficients taken one at a time.
+    A column's noise s_c and the groups' variances τ_g² s_c are fitted as well, by EM with one coefficient at a time.
     """
     variances = _EXPLAINED_AT_FIRST / regressors.group_squares()
     known, diagonal_squares = regressors.covariates.shape[1], regressors.squares_times(np.ones((len(values), 1)))
@@ -190,7 +198,7 @@ def _least_squares(
 def _conjugate_gradients(applied: Any, target: Floats, start: Floats, diagonal: Floats) -> NDArray[np.float64]:
     """Solve a symmetric positive system from a starting point, with the diagonal as preconditioner.
 
-    If rounding makes the system no longer positive, the steps end: no released value stops a fit.
+    If rounding makes the system indefinite, the steps end, so that no released value can stop a fit.
     """
     solution = np.array(start, np.float64)
     residual = target - applied(solution)
@@ -223,8 +231,8 @@ def group_means(regressors: Regressors, values: Floats) -> NDArray[np.float64]:
 def _variances(regressors: Regressors, coefficients: Floats, spread: Floats) -> NDArray[np.float64]:
     """Return τ² of every group and coordinate: the mean of the squared coefficients and their variances (EM).
 
-    MacKay's fixed point, which converges faster, shrinks groups away that are worth keeping while the noise is large
-    (measured: 0.003 RMSE at ε = 1); a start that is not too wide matters more than convergence.
+    MacKay's fixed point converges faster, but while the noise is large it shrinks away groups that are worth keeping
+    (measured: 0.003 RMSE at ε = 1). A start that is not too wide matters more than convergence.
     """
     known = regressors.covariates.shape[1]
     return np.maximum(group_means(regressors, np.square(coefficients[known:]) + spread[known:]), _LEAST_VARIANCE)

@@ -24,7 +24,7 @@ _EXPLAINED_AT_FIRST = 0.2  # share of the rows' variance that each group is expe
 
 @dataclass(frozen=True)
 class _Basis:
-    """Σ in its eigenbasis, and what it makes of rows of relative exposure h."""
+    """Σ in its eigenbasis, and the posterior of rows of relative exposure h under it."""
 
     values: NDArray[np.float64]
     vectors: NDArray[np.float64]
@@ -42,11 +42,11 @@ class _Basis:
 
 
 def denoise_rows(noisy: Floats, stddev: float, spread: Floats, regressors: Regressors, steps: int) -> Denoised:
-    """Return posterior means of rows with features, everything fitted in `steps` steps.
+    """Return posterior means of rows with features. Everything is fitted in `steps` steps.
 
     Args:
         noisy: one row per task.
-        stddev: of the noise on every entry.
+        stddev: the standard deviation of the noise on every entry.
         spread: h, relative prior variance of each task's row.
         regressors: the tasks' features, and covariates if there are any.
         steps: as in `low_rank.denoise_rows`; stopping early regularises.

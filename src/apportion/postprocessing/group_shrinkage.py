@@ -8,10 +8,10 @@ bottom of posterior mean n and variance v, the best linear predictor of d_g from
 
     d + n t² (T - n d) / (n² t² + v (d² + t²) + variance of T),
 
-which needs no ratio of noisy numbers: a group whose bottom is not known falls back to d. Groups of few users differ
-more than large ones, so t² is a common part and one that falls with the size.
+which needs no ratio of noisy numbers. If a group's bottom is not known, the prediction is d. Groups with few users
+differ more than large ones, so t² is the sum of a common part and a part that falls with the size.
 
-An interval of a shrunk number holds the true one for the level's share of groups, on average over them.
+The interval of a shrunk number contains the true number with the probability of the level, on average over groups.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from apportion.postprocessing.popularity import posterior_popularity
 
 Floats = NDArray[np.float64]
 
-_FEWEST = 5  # groups below which nothing is shrunk
-_CLEAR = 8.0  # standard deviations from which on a noisy number is taken as it is
+_FEWEST = 5  # with fewer groups, nothing is shrunk
+_CLEAR = 8.0  # a noisy number above this many standard deviations is used unchanged
 _ROUNDS = 8
 
 
@@ -36,8 +36,8 @@ class Shrunk:
 
     Attributes:
         values: the estimates.
-        stddev: standard deviation of what is not known of each.
-        of_noise: the same of the part of it that is noise.
+        stddev: the standard deviation of the error of each.
+        of_noise: the standard deviation of the part of the error that is noise.
     """
 
     values: Floats
@@ -45,21 +45,29 @@ class Shrunk:
     of_noise: Floats
 
 
-def shrunk_totals(noisy: Floats, stddev: float, *, shrink: bool = True) -> Shrunk:
-    """Totals of groups from noisy ones."""
-    groups, variance = len(noisy), stddev**2
+def shrunk_totals(noisy: Floats, stddev: float, *, shrink: bool = True, common: float = 0.0) -> Shrunk:
+    """Totals of groups from noisy ones.
+
+    Args:
+        noisy: the totals.
+        stddev: of the noise in each.
+        shrink: whether groups borrow from one another.
+        common: share of the noise's variance that all groups have in common, so that they differ less by it.
+    """
+    groups, shared, variance = len(noisy), common * stddev**2, (1 - common) * stddev**2
     if groups < _FEWEST or not shrink:
         return Shrunk(noisy, np.full(groups, stddev), np.full(groups, stddev))
     middle = float(noisy.mean())
     spread = float(np.square(noisy - middle).sum()) / (groups - 3)
     taken = (groups - 3) / (groups - 1) * min(variance / max(spread, 1e-300), 1.0)  # 1 - B
     apart = noisy - middle
-    known = variance * (1 - taken * (groups - 1) / groups) + 2 / (groups - 3) * np.square(taken * apart)
-    return Shrunk(middle + (1 - taken) * apart, np.sqrt(known), np.full(groups, (1 - taken) * stddev))
+    known = shared + variance * (1 - taken * (groups - 1) / groups) + 2 / (groups - 3) * np.square(taken * apart)
+    noise = np.full(groups, (shared + (1 - taken) ** 2 * variance) ** 0.5)
+    return Shrunk(middle + (1 - taken) * apart, np.sqrt(known), noise)
 
 
 def positive_totals(noisy: Floats, stddev: float, ceiling: float) -> Shrunk:
-    """Estimate totals that are above 0, without assuming a distribution over groups. Clear ones stay as they are."""
+    """Estimate totals that are above 0, without assuming a distribution over groups. Clear totals are unchanged."""
     if not len(noisy):
         return Shrunk(noisy, noisy, noisy)
     posterior = posterior_popularity(noisy, stddev, max(ceiling, stddev))
@@ -70,12 +78,12 @@ def positive_totals(noisy: Floats, stddev: float, ceiling: float) -> Shrunk:
 
 
 def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float = 0.0, *, shrink: bool = True) -> Shrunk:
-    """Distances of groups' means from the centre.
+    """Return distances of groups' means from the centre.
 
     Args:
         top: noisy sums of distances.
-        top_stddev: of their noise.
-        bottom: sizes.
+        top_stddev: the standard deviation of their noise.
+        bottom: the sizes of the groups.
         of_one: variance of the mean of a group of size 1 by chance alone.
         shrink: whether groups borrow from one another.
     """
@@ -90,15 +98,16 @@ def shrunk_means(top: Floats, top_stddev: float, bottom: Shrunk, of_one: float =
     spread = common + chance
     trust = sizes * spread / (np.square(sizes) * spread + doubts * (middle**2 + spread) + variance)
     found = middle + trust * (top - sizes * middle)
-    feared = spread + doubt  # for what is not known, the spread of groups is rather too large
-    squares = np.maximum(np.square(found), middle**2 + feared)  # of distances from the centre: of outliers their own
+    feared = spread + doubt  # for the error, the spread of groups is deliberately overestimated
+    # squared distances from the centre; outliers use their own
+    squares = np.maximum(np.square(found), middle**2 + feared)
     alike = (1 - trust * sizes) ** 2 * (feared + _variance_of_middle(variance, sizes, doubts, middle, spread))
     noise = np.square(trust) * (doubts * squares + variance)
     return Shrunk(found, np.sqrt(alike + noise), np.sqrt(noise))
 
 
 def _fitted(top: Floats, variance: float, sizes: Floats, doubts: Floats, chance: Floats) -> tuple[float, float, float]:
-    """Find d, the common part of t² and its standard error, by moments; precise groups weigh more."""
+    """Estimate d, the common part of t², and its standard error, by moments. Precise groups weigh more."""
     spread, told = 0.0, 1.0
     middle = float(top.sum() / sizes.sum())
     for _ in range(_ROUNDS):
@@ -118,7 +127,7 @@ def _variance_of_middle(variance: float, sizes: Floats, doubts: Floats, middle: 
 
 
 def listed_totals(noisy: Floats, stddev: float, threshold: float, ceiling: float) -> Floats:
-    """Totals of groups that are known because their noisy total passed a threshold."""
+    """Return totals of groups that are known because their noisy total passed a threshold."""
     if not len(noisy):
         return noisy
     posterior = posterior_popularity(noisy, stddev, max(ceiling, stddev), threshold)

@@ -1,7 +1,7 @@
 """How wide an interval must be around an estimate whose error has a known distribution.
 
-The error is Z = N(0, s²) + Σ_k Laplace(b_k), all independent, s and b known: what sampling adds, about normal, and what
-privacy adds. With K(z) = s² z²/2 − Σ_k log(1 − b_k² z²), the logarithm of E[exp(zZ)],
+The error is Z = N(0, s²) + Σ_k Laplace(b_k), all independent, with known s and b: an error of sampling, which is about
+normal, and the noise of privacy. With K(z) = s² z²/2 − Σ_k log(1 − b_k² z²), the logarithm of E[exp(zZ)],
 
     P(Z > w) = 1/(2πi) ∫ exp(K(z) − z w) dz / z
 
@@ -45,7 +45,7 @@ def half_width(level: float, normal_stddev: float = 0.0, laplace_scales: ArrayLi
 
 
 def student_half_width(level: float, degrees: int) -> float:
-    """Return the w with P(|T| ≤ w) = level for Student's T with so many degrees of freedom.
+    """Return the w with P(|T| ≤ w) = level for Student's T with this many degrees of freedom.
 
     >>> round(student_half_width(0.95, 9), 6)
     2.262157
@@ -68,7 +68,7 @@ def half_widths(level: float, normal_stddev: ArrayLike = 0.0, laplace_scales: Ar
         laplace_scales: b; the last axis lists the Laplace parts of one error, the axes before it are the errors.
 
     Returns:
-        One half-width per error, 0 where nothing is random.
+        One half-width per error; 0 if nothing is random.
     """
     if not 0 < level < 1:
         raise InputError(f"Expected a level strictly between 0 and 1, got {level}.", argument="level")
@@ -88,7 +88,7 @@ def tails(width: float, normal_stddev: Floats, laplace_scales: Floats) -> tuple[
 
     Args:
         width: above 0.
-        normal_stddev: of each error.
+        normal_stddev: s of each error.
         laplace_scales: the same for all errors; without any, each stddev is above 0.
 
     >>> tails(1.959964, np.array([1.0]), np.zeros(1))[0].round(4)
@@ -114,7 +114,7 @@ def _checked(name: str, values: ArrayLike) -> Floats:
 
 
 def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
-    """Newton's method on log P(Z > w) = log((1 − level)/2), from where w would be if Z were normal.
+    """Solve log P(Z > w) = log((1 − level)/2) by Newton's method, from the solution for normal Z.
 
     The density is log-concave, so log P(Z > w) is concave and falls: after one step every iterate is at or beyond the
     root and moves towards it.
@@ -135,7 +135,7 @@ def _solved(level: float, stddev: Floats, scales: Floats) -> Floats:
 
 
 def _log_tail_and_hazard(widths: Floats, stddev: Floats, scales: Floats, every: int = 1) -> tuple[Floats, Floats]:
-    """Return the logarithm of P(Z > w), and the density at w over P(Z > w); by symmetry half of the path is enough.
+    """Return the logarithm of P(Z > w), and the density at w over P(Z > w). By symmetry, half of the path is enough.
 
     Every fourth node of the path is enough for about five digits.
     """
@@ -149,13 +149,16 @@ def _log_tail_and_hazard(widths: Floats, stddev: Floats, scales: Floats, every: 
         exponent -= np.log(1 - np.square(scale[:, None] * z))
     peak = exponent[:, 0].real
     terms = np.exp(exponent - peak[:, None]) * (spread[:, None] * _VELOCITY[::every])
-    terms[:, 0] /= 2  # the path's middle belongs to both halves
+    terms[:, 0] /= 2  # the middle of the path belongs to both halves
     tail, density = (terms / z).imag.sum(axis=1), terms.imag.sum(axis=1)
     return peak + np.log(tail * (every * _STEP / math.pi)), density / tail
 
 
 def _saddle(widths: Floats, stddev: Floats, scales: Floats, nearest: Floats) -> Floats:
-    """Where exp(K(c) − c w)/c is least between 0 and the nearest pole: the root of K'(c) − 1/c = w, by bisection."""
+    """Return the point where exp(K(c) − c w)/c is least between 0 and the nearest pole.
+
+    It is the root of K'(c) − 1/c = w, found by bisection.
+    """
     variance = np.square(stddev)
     normal = np.divide(widths + np.hypot(widths, 2 * stddev), 2 * variance, out=nearest.copy(), where=variance > 0)
     low, high = np.zeros(len(widths)), np.minimum(nearest, normal)  # the root without the Laplace parts

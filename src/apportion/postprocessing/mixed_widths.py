@@ -1,4 +1,4 @@
-"""Half-widths of intervals where a part of an error is Laplace noise and the rest is about normal."""
+"""Half-widths of intervals for errors that are partly Laplace noise and otherwise about normal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apportion.postprocessing.intervals import half_widths
 
 Floats = NDArray[np.float64]
 
-_GRID = np.linspace(0.0, 1.0, 33)  # of the Laplace part's share of the variance
+_GRID = np.linspace(0.0, 1.0, 33)  # grid of the Laplace part's share of the variance
 
 
 def mixed_widths(level: float, stddev: Floats, laplace: Floats) -> Floats:
@@ -19,8 +19,8 @@ def mixed_widths(level: float, stddev: Floats, laplace: Floats) -> Floats:
 
     Args:
         level: probability of each interval.
-        stddev: of the whole error.
-        laplace: standard deviation of its Laplace part; 0 where there is none.
+        stddev: the standard deviation of the whole error.
+        laplace: the standard deviation of its Laplace part; 0 if there is none.
 
     >>> mixed_widths(0.95, np.array([1.0, 2**0.5]), np.array([0.0, 2**0.5])).round(3)
     array([1.96 , 2.996])
@@ -31,5 +31,5 @@ def mixed_widths(level: float, stddev: Floats, laplace: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _unit_widths(level: float) -> Floats:
-    """Half-widths of errors of variance 1, by the Laplace part's share of it."""
+    """Return half-widths of errors of variance 1, by the Laplace part's share of the variance."""
     return half_widths(level, np.sqrt(1 - _GRID), np.sqrt(_GRID / 2)[:, None])

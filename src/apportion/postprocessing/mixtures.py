@@ -1,7 +1,7 @@
-"""Errors of which the standard deviation itself is in doubt, and intervals for them.
+"""Errors whose standard deviation is itself uncertain, and intervals for them.
 
-What a correction is off by is small under most ways in which released numbers may have come about, and large under a
-few. A normal distribution of the same variance would be too wide in the middle: an interval follows the mixture.
+The error of a correction is small under most explanations of the released numbers, and large under a few. A normal
+distribution with the same variance would be too wide in the middle, so the interval is that of the mixture.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from apportion.postprocessing.intervals import half_width, tails
 
 Floats = NDArray[np.float64]
 
-_ENDS = (0.4, 0.6, 0.75, 0.85, 0.91, 0.95, 0.98)  # of parts of a mixture, by weight: finer where errors are large
-_STEPS, _PRECISION = 40, 1e-4  # of the search for a width
+# cumulated weights at which the parts of a mixture end; finer where errors are large
+_ENDS = (0.4, 0.6, 0.75, 0.85, 0.91, 0.95, 0.98)
+_STEPS, _PRECISION = 40, 1e-4  # steps and relative precision of the search for a width
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,8 @@ class Mixture:
     """Normal errors around 0 with one of several standard deviations.
 
     Attributes:
-        weights: how likely each is; together 1.
-        stddevs: ascending.
+        weights: the probability of each; they sum to 1.
+        stddevs: the standard deviations, ascending.
     """
 
     weights: Floats
@@ -35,7 +36,7 @@ class Mixture:
 
     @classmethod
     def of(cls, weights: Floats, stddevs: Floats) -> Mixture:
-        """The mixture in a few parts: neighbouring ones together, each as wide as the mean of their squares says.
+        """Return the mixture in a few parts. Neighbours are merged, with the mean of their variances.
 
         >>> Mixture.of(np.array([1.0, 3.0]), np.array([0.2, 0.1])).stddevs
         array([0.1, 0.2])
@@ -48,7 +49,7 @@ class Mixture:
         return cls(total[kept], np.sqrt(np.bincount(part, weights * squares)[kept] / total[kept]))
 
     def half_width(self, level: float, normal: float, laplace: Floats) -> float:
-        """The w with P(|error| ≤ w) = level, for this error and independent normal and Laplace noise.
+        """Return the w with P(|error| ≤ w) = level, for this error plus independent normal and Laplace noise.
 
         >>> round(Mixture.normal(0.6).half_width(0.95, 0.8, np.zeros(1)), 4)
         1.96
@@ -68,19 +69,19 @@ class Mixture:
         return high
 
     def times(self, factor: float) -> Mixture:
-        """The errors times a factor of at least 0."""
+        """Return the errors times a factor of at least 0."""
         return Mixture(self.weights, factor * self.stddevs)
 
     def and_normal(self, stddev: float) -> Mixture:
-        """The errors plus an independent normal one."""
+        """Return the errors plus an independent normal error."""
         return Mixture(self.weights, np.hypot(self.stddevs, stddev))
 
     @classmethod
     def normal(cls, stddev: float) -> Mixture:
-        """One standard deviation."""
+        """Return a mixture with one standard deviation."""
         return cls(np.ones(1), np.array([stddev]))
 
     @property
     def stddev(self) -> float:
-        """Of the whole."""
+        """The standard deviation of the whole mixture."""
         return math.sqrt(float(self.weights @ np.square(self.stddevs)))

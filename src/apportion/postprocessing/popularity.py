@@ -1,4 +1,4 @@
-"""What a noisy popularity says about the true one, and how much evidence a weighted sum then holds per task."""
+"""The posterior of the true popularity given a noisy one, and how much evidence a weighted sum then holds per task."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def posterior_popularity(
         noisy: released counts.
         stddev: standard deviation of their noise.
         ceiling: no task is more popular than this (a released number of users).
-        threshold: what a count had to reach to be released at all. The likelihood is then that of noise that passed,
-            and the distribution is over the tasks that did.
-        spared: which counts did not have to.
+        threshold: what a count had to reach to be released at all. The likelihood is then conditional on passing it,
+            and the distribution is over the tasks that passed.
+        spared: which counts did not have to reach it.
 
     Returns:
         Means above 0, whatever was released.
@@ -61,7 +61,7 @@ def posterior_popularity(
 
 
 def _log_normal(x: float) -> float:
-    """Log Φ(x), by its tail where that would underflow."""
+    """Return log Φ(x), by the tail of Φ where Φ(x) would underflow."""
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log1p(-1 / (x * x))
@@ -92,7 +92,7 @@ def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: fl
         popularity: estimated popularity under the equal split.
         total: approximate Σ_j w_ij.
         typical: approximate weight of one observation, up to a factor common to all tasks.
-        n_users: the number of users, whose squares sum to 1 each.
+        n_users: the number of users; the squared weights of each sum to 1.
     """
     squares = total * typical
     variance = np.square(total / popularity.mean) * popularity.variance
@@ -100,7 +100,7 @@ def exposure(popularity: Popularity, total: Floats, typical: Floats, n_users: fl
 
 
 def log_popularity(popularity: Popularity) -> NDArray[np.float64]:
-    """Standardised log popularity, a covariate for priors: rare and popular tasks are liked differently."""
+    """Return standardised log popularity, a covariate for priors: rare and popular tasks are liked differently."""
     logs = np.log(popularity.mean + 0.05 * popularity.mean.mean())
     centred = logs - logs.mean()
     return np.asarray(centred / max(float(centred.std()), 1e-9))

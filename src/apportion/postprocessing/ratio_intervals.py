@@ -1,8 +1,8 @@
-"""An interval for the ratio of two noisy numbers, whatever the noise of the lower one (Fieller's way).
+"""An interval for the ratio of two noisy numbers, whatever the noise of the denominator (Fieller's method).
 
-At the true ratio x the number top - x bottom is nothing but noise of a known distribution. So the ratios at which it
-is within that distribution's bounds hold the truth with the bounds' probability, also where the noise of the bottom is
-large. A bottom that is lost in its noise says nothing: then every ratio is possible.
+At the true ratio x, the number top - x bottom is pure noise of a known distribution. So the set of ratios at which it
+lies within that distribution's bounds contains the true ratio with the probability of the bounds, even if the noise of
+the bottom is large. If the bottom is lost in its noise, every ratio is possible.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from apportion.postprocessing.mixtures import Mixture
 
 Floats = NDArray[np.float64]
 
-_STEPS = 12  # of the search for an end; each divides its error by how far the bottom stands out of its noise
-_STANDS_OUT = 2.5  # standard deviations
+_STEPS = 12  # steps of the search for an end; each divides its error by how far the bottom stands out of its noise
+_STANDS_OUT = 2.5  # standard deviations by which the bottom must stand out
 
 
 @dataclass(frozen=True)
 class NoisyRatio:
-    """Two numbers made of released ones, each of which has the same noise.
+    """Two linear combinations of released numbers, each of which has the same noise.
 
     Attributes:
-        top: estimates x times what bottom estimates.
-        bottom: above 0 without its noise.
+        top: estimates x times the number that bottom estimates.
+        bottom: a number that is above 0 without its noise.
         normal: standard deviation of normal noise in each released number.
         laplace: scale of Laplace noise in each; one of the two is 0.
         of_top: factors of the released numbers in the top.
-        of_bottom: the same in the bottom.
+        of_bottom: factors of the released numbers in the bottom.
     """
 
     top: float
@@ -42,7 +42,7 @@ class NoisyRatio:
     of_bottom: tuple[float, ...]
 
     def stddev(self, x: float) -> float:
-        """Of the noise in the ratio, near x."""
+        """Return the standard deviation of the noise in the ratio, near x."""
         return self._unit * math.hypot(*self._mix(x)) / max(self.bottom, self._unit * math.hypot(*self.of_bottom))
 
     def interval(self, level: float, further: Mixture, slack: float = 0.0) -> tuple[float, float]:

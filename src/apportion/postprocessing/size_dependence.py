@@ -1,11 +1,11 @@
-"""How users' means go with their sizes, and what a cap on sizes does to a mean, from released sums by size class.
+"""How users' means depend on their sizes, and how a cap on sizes changes a mean, from released sums by size class.
 
 In class k there are c_k users of size about s_k with the mean m_k. The released sums of z and of 1 - z there, times
-1 - m and -m, add up to c_k (m_k - m) plus noise, where m is a first guess of the mean. The m_k lie about a line in the
-octave of the size; a few users differ from it more than many. How steep the line may be is averaged over priors of
-several widths, by how well they fit. One more released number may tell large users from small ones. With weights
-min(s, h) instead of s, the mean is off by a known mix of the m_k: that is corrected, and how well the m_k are known
-says what is left.
+1 - m and -m, add up to c_k (m_k - m) plus noise, where m is a first guess of the mean. The m_k lie near a line in the
+octave of the size. The mean of a few users differs from it more than that of many. How steep the line may be is
+averaged over priors of several widths, by how well they fit. One more released number may distinguish large users from
+small ones. With weights min(s, h) instead of s, the mean has an error that is a known mix of the m_k. That error is
+corrected, and the uncertainty of the m_k determines what is left of it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class SizeClasses:
     """Users by size.
 
     Attributes:
-        counts: how many there are in each class; none negative, not all 0.
-        sizes: that stand for the classes.
-        stddev: of the noise that counts were released with.
-        shapes: what else the counts may be.
+        counts: how many users are in each class; none negative, not all 0.
+        sizes: the sizes that represent the classes.
+        stddev: the standard deviation of the noise with which counts were released.
+        shapes: other likely counts.
     """
 
     counts: Floats
@@ -52,32 +52,35 @@ class SizeClasses:
 
     @classmethod
     def of(cls, shapes: LikelyCounts, sizes: Floats, stddev: float) -> SizeClasses:
-        """At least one user: noise may leave nobody, and a mean over nobody is not a number."""
+        """Make it with at least one user, because noise may leave none, and a mean over no users is undefined."""
         counts = shapes.mean.copy()
         counts[0] += max(1 - float(counts.sum()), 0.0)
         return cls(counts, sizes, stddev, shapes)
 
     @property
     def n_users(self) -> float:
-        """How many users there are."""
+        """The number of users."""
         return float(self.counts.sum())
 
     def total(self, cap: float = math.inf) -> float:
-        """All sizes together, each at most the cap."""
+        """Return the sum of all sizes, each at most the cap."""
         return float((self.counts * np.minimum(self.sizes, cap)).sum())
 
     def octave(self, cap: float = math.inf) -> float:
-        """x: the mean octave, users weighed by their sizes up to the cap."""
+        """Return x, the mean octave, with users weighed by their sizes up to the cap."""
         weights = self.counts * np.minimum(self.sizes, cap)
         return float((weights * self.octaves).sum() / weights.sum())
 
     def shares(self, cap: float = math.inf) -> Floats:
-        """The weight of every class, users weighed by their sizes up to the cap; together 1."""
+        """Return the weight of every class, with users weighed by their sizes up to the cap. The weights sum to 1."""
         weights = self.counts * np.minimum(self.sizes, cap)
         return np.asarray(weights / weights.sum())
 
     def moved(self, cap: float, means: Floats) -> Floats:
-        """By how much one more user in a class changes what a cap makes of class means, without a cap less with it."""
+        """Return how one more user in each class changes the effect of a cap.
+
+        The effect is the mean of the class means without the cap, less the mean with it.
+        """
         ways = [
             np.minimum(self.sizes, most) * (means - self.shares(most) @ means) / self.total(most)
             for most in (math.inf, cap)
@@ -86,15 +89,15 @@ class SizeClasses:
 
     @property
     def variances(self) -> Floats:
-        """Of the counts; an estimate, with a few users who may have been missed."""
+        """The variances of the counts: an estimate that allows for a few users who may have been missed."""
         last = int(np.flatnonzero(self.counts >= 0.5)[-1]) if (self.counts >= 0.5).any() else 0
         missed = np.where(np.arange(len(self.counts)) <= last + 2, _UNCOUNTED, 0.0)
         return np.minimum(self.stddev**2, self.counts + missed)
 
     def likely(self, cap: float) -> tuple[Floats, Floats, Floats]:
-        """For each likely shape its weight, all sizes together up to the cap, and what a cap takes from each class.
+        """Return each likely shape's weight, its sum of sizes up to the cap, and what the cap takes from each class.
 
-        The last has a row for each shape: the shares of classes without a cap, less those with it.
+        The last has a row for each shape: the shares of classes without a cap, less the shares with it.
         """
         shapes = LikelyCounts(self.counts, self.counts[None], np.ones(1)) if self.shapes is None else self.shapes
         every, capped = shapes.each * self.sizes, shapes.each * np.minimum(self.sizes, cap)
@@ -104,7 +107,7 @@ class SizeClasses:
 
     @property
     def octaves(self) -> Floats:
-        """Octaves of the classes from that of the mean user."""
+        """The octaves of the classes, relative to that of the mean user."""
         places = np.log2(self.sizes)
         return np.asarray(places - (self.counts * places).sum() / self.counts.sum())
 
@@ -114,9 +117,9 @@ class ClassMeans:
     """Means of users by size class, on a scale from 0 to 1.
 
     Attributes:
-        values: what they are expected to be.
-        covariance: how well they are known.
-        feared: the same for intervals: one answer for each prior on how steep the line is.
+        values: the estimated means.
+        covariance: the covariance of their errors.
+        feared: the same for intervals, more cautiously: one answer for each prior on the slope of the line.
     """
 
     values: Floats
@@ -124,7 +127,7 @@ class ClassMeans:
     feared: list[_Answer]
 
     def at(self, shares: Floats) -> tuple[float, float]:
-        """The mean over classes with these shares, and its standard deviation."""
+        """Return the mean over classes with these shares, and its standard deviation."""
         return float(np.clip(shares @ self.values, 0, 1)), _root(float(shares @ self.covariance @ shares))
 
     def expected_miss(self, weights: Floats, taken: Floats) -> float:
@@ -149,9 +152,9 @@ class Tilt:
     """One released number: each user's clipped distance from a centre, times a weight of its size class.
 
     Attributes:
-        weights: of the classes.
-        value: what was released, in units of the weights.
-        variance: of its noise.
+        weights: the weights of the classes.
+        value: the released number, in units of the weights.
+        variance: the variance of its noise.
     """
 
     weights: Floats
@@ -160,7 +163,10 @@ class Tilt:
 
 
 def balanced_tilt(classes: SizeClasses, clips: Floats) -> Floats:
-    """Weights from -1/clip for small users to 1/clip for large ones; users who are all alike add up to 0."""
+    """Return weights from -1/clip for small users to 1/clip for large ones.
+
+    They sum to 0 over users who are all alike.
+    """
     places = np.arange(len(clips))
     low, high = -1.0, float(len(clips))
     for _ in range(60):
@@ -171,41 +177,41 @@ def balanced_tilt(classes: SizeClasses, clips: Floats) -> Floats:
 
 
 def usual_distance(centre: float, sizes: Floats) -> Floats:
-    """How far means of users with so many rows are from the centre, with few exceptions; at most what can be."""
+    """Return how far the means of users with this many rows usually lie from the centre, within what is possible."""
     variance = 2 * _OF_USERS + _OF_ROWS / sizes
     return np.minimum(_USUAL * np.sqrt(variance), max(centre, 1 - centre))
 
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """What one prior makes of released sums: how well it fits, class means, and how well they are known."""
+    """The answer of one prior to the released sums: how well it fits, the class means, and their covariance."""
 
     weight: float
     values: Floats
     covariance: Floats
 
     def missed(self, taken: Floats, change: float) -> Floats:
-        """Mean square by which a change is off, for each row of what a cap takes from the classes; never below 0."""
+        """Return the mean square error of a change, for each row of what a cap takes from the classes; at least 0."""
         spread = ((taken @ self.covariance) * taken).sum(axis=1)
         return np.asarray(np.maximum(spread, 0.0) + np.square(taken @ self.values - change))
 
 
 def _root(variance: float) -> float:
-    """The square root of a variance, which rounding may leave below 0 after an absurd histogram."""
+    """Return the square root of a variance. After an absurd histogram, rounding may leave the variance below 0."""
     return math.sqrt(max(variance, 0.0))
 
 
 def class_means(
     high: Floats, low: Floats, noise_variance: float, classes: SizeClasses, tilt: Tilt | None = None
 ) -> ClassMeans:
-    """Means by class from released sums of z and of 1 - z.
+    """Return means by class from released sums of z and of 1 - z.
 
     Args:
-        high: noisy sums of z of the users in each class.
-        low: the same of 1 - z.
-        noise_variance: of each.
-        classes: how many users they have.
-        tilt: how large users differ from small ones, where that was released around `first_guess`.
+        high: noisy sums of z over the users in each class.
+        low: noisy sums of 1 - z.
+        noise_variance: the variance of the noise of each sum.
+        classes: the classes, with their numbers of users.
+        tilt: how large users differ from small ones, if that was released, around `first_guess`.
     """
     guess = first_guess(high, low, noise_variance, classes.counts)
     sums = (1 - guess) * high - guess * low
@@ -228,7 +234,7 @@ def class_means(
 
 
 def first_guess(high: Floats, low: Floats, noise_variance: float, counts: Floats) -> float:
-    """The mean over users, classes weighed by how many they have; near 1/2 where noise is large."""
+    """Return the mean over users, with classes weighed by their numbers of users; near 1/2 if the noise is large."""
     above, below = float(counts @ high), float(counts @ low)
     total = max(above + below, float(counts @ counts))
     doubt = noise_variance / 2 * float(counts @ counts) / total**2
@@ -238,15 +244,15 @@ def first_guess(high: Floats, low: Floats, noise_variance: float, counts: Floats
 def _answers(
     sums: Floats, seen: Floats, noise: Floats, classes: SizeClasses, likely: tuple[float, ...], bent: float
 ) -> list[_Answer]:
-    """What each prior on the steepness of the line makes of noisy sums of class means around the first guess.
+    """Return the answer of each prior on the slope of the line to noisy sums of class means around the first guess.
 
     Args:
-        sums: as released.
-        seen: one row for each: how it depends on the class means.
-        noise: variance of each.
-        classes: how many users they have.
-        likely: how likely each prior is.
-        bent: by how much the mean of a class is off the line.
+        sums: the released sums.
+        seen: one row for each sum: how it depends on the class means.
+        noise: the variance of each sum's noise.
+        classes: the classes, with their numbers of users.
+        likely: the probability of each prior.
+        bent: the deviation of the mean of a class from the line.
     """
     counts, octaves = classes.counts, classes.octaves
     level = _UNKNOWN**2 + np.diag(bent**2 + (_OF_USERS + _OF_ROWS / classes.sizes) / np.maximum(counts, 1.0))

@@ -19,18 +19,18 @@ from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 
 _INTERVAL = 1e-4  # grid of the privacy loss; finer is tighter and slower
-_WIDER, _ABOUT = 8.0, 2e-3  # a grid so much wider finds noise to about this
-_FAR = 1.5  # a search in smaller steps than this makes them larger as it goes on
+_WIDER, _ABOUT = 8.0, 2e-3  # a grid this many times wider finds the noise to about this relative error
+_FAR = 1.5  # a search that takes smaller steps than this factor enlarges them as it goes on
 _LITTLE = 1e-3  # smaller noise multipliers are not considered: they give no meaningful privacy
 _LEAST, _MOST = 1e-9, 1e9  # limits of a noise multiplier: floating-point arithmetic fails beyond them
-_LARGEST_LOSS = 1000.0  # the largest loss composed numerically: more gives no privacy and needs too much memory
+_LARGEST_LOSS = 1000.0  # largest loss composed numerically: a larger one gives no privacy and needs too much memory
 
 
 class Part(ABC):
     """`count` releases of one kind, as the accountant sees them. Subclass it to add a kind.
 
     Attributes:
-        count: how many.
+        count: the number of releases.
     """
 
     count: int
@@ -38,12 +38,12 @@ class Part(ABC):
     @property
     @abstractmethod
     def words(self) -> str:
-        """Describe one of the releases in words."""
+        """Describe one release in words."""
 
     @property
     @abstractmethod
     def noiseless(self) -> bool:
-        """Whether there is no noise at all. That costs infinity."""
+        """Whether there is no noise at all. No noise costs infinity."""
 
     @property
     @abstractmethod
@@ -82,7 +82,7 @@ class Gaussian(Part):
 
     @property
     def rough_loss(self) -> float:
-        """The mean plus ten standard deviations."""
+        """The mean of the loss plus ten standard deviations."""
         return _gaussian_loss(self.noise_multiplier, self.count)
 
     def distribution(self, interval: float) -> Any:
@@ -115,7 +115,7 @@ class Laplace(Part):
 
     @property
     def rough_loss(self) -> float:
-        """The largest loss possible."""
+        """The largest possible loss."""
         return self.count / self.noise_multiplier
 
     def distribution(self, interval: float) -> Any:
@@ -144,7 +144,7 @@ class Pure(Part):
 
     @property
     def rough_loss(self) -> float:
-        """The largest loss possible."""
+        """The largest possible loss."""
         return self.epsilon * self.count
 
     def distribution(self, interval: float) -> Any:
@@ -205,7 +205,7 @@ def epsilon_of(parts: Sequence[Part], delta: float, interval: float = _INTERVAL)
     """Return an ε at which the composition is (ε, δ)-DP under add/remove of one user.
 
     Args:
-        parts: what is composed.
+        parts: the releases to compose.
         delta: the δ.
         interval: grid of the privacy loss in a numerical composition; a wider one is faster but gives a larger ε.
 
@@ -238,14 +238,14 @@ def delta_of(parts: Sequence[Part], epsilon: float) -> float:
 def calibrate(make: Callable[[float], Sequence[Part]], budget: Budget) -> float:
     """Return the smallest noise multiplier z (to 0.01 %) at which `make(z)` stays within the budget.
 
-    The cost of `make(z)` must fall as z grows. The answer itself is within the budget. Losses are on a grid that is
-    wider for larger ε, which costs little of it; a still wider one, where an evaluation takes little time, says about
-    where to look.
+    The cost of `make(z)` must fall as z grows. The answer itself is within the budget. The grid of the privacy loss is
+    wider for larger ε, which costs little accuracy. A first search on a still wider grid, where an evaluation is fast,
+    finds roughly where to look.
     """
 
     def excess_on(interval: float) -> Callable[[float], float]:
         def excess(z: float) -> float:
-            """How far beyond the budget, in the logarithm of ε."""
+            """Return how far `make(z)` is beyond the budget, in the logarithm of ε."""
             if z < _LITTLE or math.fsum(part.rough_loss for part in make(z)) > _LARGEST_LOSS:
                 return math.inf
             cost = epsilon_of(make(z), budget.noise_delta, interval)
@@ -265,7 +265,7 @@ def interval_for(budget: Budget) -> float:
 
 
 def _bracket(excess: Callable[[float], float], budget: Budget, start: float, factor: float) -> tuple[_Point, _Point]:
-    """Return two noise multipliers: one exceeds the budget and one fits it. They are this factor apart, or more."""
+    """Return two noise multipliers, at least this factor apart: one exceeds the budget and the other fits it."""
     z, at = start, excess(start)
     step = factor if at > 0 else 1 / factor
     while True:
@@ -280,7 +280,10 @@ def _bracket(excess: Callable[[float], float], budget: Budget, start: float, fac
 
 
 def _crossing(excess: Callable[[float], float], low: _Point, high: _Point, within: float) -> float:
-    """Return the least noise within the budget, to this relative error, by a bracketed secant search in logarithms."""
+    """Return the least noise that fits the budget, to this relative error.
+
+    The search is a bracketed secant search in logarithms.
+    """
     while high[0] - low[0] > within * high[0]:
         middle = math.sqrt(low[0] * high[0])
         if math.isfinite(low[1]):
@@ -292,7 +295,7 @@ def _crossing(excess: Callable[[float], float], low: _Point, high: _Point, withi
         at = excess(middle)
         if at <= 0:
             high = middle, at
-            nearer = middle * (1 - 0.8 * within)  # the crossing is usually just below: one more evaluation settles it
+            nearer = middle * (1 - 0.8 * within)  # the crossing is usually just below; one more evaluation confirms it
             if nearer > low[0] and (below := excess(nearer)) > 0:
                 low = nearer, below
         else:
@@ -310,7 +313,7 @@ def _count(parts: Sequence[Part]) -> int:
 
 
 def _allowance(parts: Sequence[Part]) -> float:
-    """Bound what rounding in a numerical composition takes from δ; the largest seen was 3e-17 per release."""
+    """Bound the δ that rounding in a numerical composition can use up; the largest seen was 3e-17 per release."""
     return 3e-16 * max(_count(parts), 100)
 
 

@@ -2,10 +2,10 @@
 
 The constructors below derive its sensitivity from the bounds that the summed arrays carry (`ClippedParts` does the
 clipping itself). The sensitivity is for adding or removing one user, unless the weights say that the graph is public:
-then it is for replacing one user's values (docs/proofs/weights.md). Sums over rows with public owners state theirs for
-replacing the contents of one user's rows (`contributions`). Noise may be anisotropic: coordinate k gets standard
-deviation σ·s_k, and the sensitivity is the norm after coordinate-wise division by s, which gives the same guarantee. A
-packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so its norm is the Frobenius norm
+then it is for replacing one user's values (docs/proofs/weights.md). Sums over rows with public owners state their
+sensitivity for replacing the contents of one user's rows (`contributions`). Noise may be anisotropic: coordinate k gets
+standard deviation σ·s_k, and the sensitivity is the norm after coordinate-wise division by s, which gives the same
+guarantee. A packed symmetric matrix uses s = 1 on the diagonal and 1/√2 off it, so its norm is the Frobenius norm
 (docs/proofs/releases.md).
 
 A sum may be on a lattice. It is then held as whole numbers of a public step, formed without rounding errors from parts
@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from apportion.errors import BudgetError
 from apportion.privacy.bounds import FloatArray, Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
@@ -32,7 +33,7 @@ class Long(Protocol):
 
     @property
     def norm(self) -> float:
-        """The bound on every row."""
+        """The bound on the norm of every row."""
 
 
 class Limited(Protocol):
@@ -40,7 +41,7 @@ class Limited(Protocol):
 
     @property
     def bound(self) -> float:
-        """The bound on every number."""
+        """The bound on the absolute value of every number."""
 
 
 class Weighed(Protocol):
@@ -77,10 +78,11 @@ class BoundedSum(Hidden):
         l1_bound: L1 sensitivity, if it is known to be below √size times the L2 sensitivity.
         neighbours: the neighbour relation of both.
         step: the step of the lattice, if the value counts whole steps.
+        box_bound: the largest number that one user adds to a coordinate, if none is negative; None if it is not known.
     """
 
     __slots__ = (
-        "_bound", "_caveats", "_derivation", "_drawn", "_l1_bound",
+        "_bound", "_box_bound", "_caveats", "_derivation", "_drawn", "_l1_bound",
         "_neighbours", "_open", "_scales", "_shape", "_step",
     )  # fmt: skip
 
@@ -94,6 +96,7 @@ class BoundedSum(Hidden):
         l1_bound: float | None = None,
         neighbours: Neighbours = ADD_REMOVE,
         step: float | None = None,
+        box_bound: float | None = None,
     ) -> None:
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
@@ -106,6 +109,7 @@ class BoundedSum(Hidden):
         self._derivation = derivation
         self._scales = scales
         self._l1_bound = None if l1_bound is None else l1_bound * room
+        self._box_bound = None if box_bound is None else box_bound * room
         self._step = step
         self._neighbours = neighbours
         self._caveats: tuple[str, ...] = ()
@@ -113,12 +117,15 @@ class BoundedSum(Hidden):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a statement must say is not protected, because of where the sum was formed."""
+        """What the statement must list as not protected, because of where the sum was formed."""
         return self._caveats
 
     @property
     def in_shares(self) -> bool:
-        """Whether nobody holds the sum: clients add shares of the noise before it is formed, in the release."""
+        """Whether nobody holds the sum without noise.
+
+        In that case the release forms the sum, after clients have added their shares of the noise.
+        """
         return self._drawn is not None
 
     @property
@@ -148,7 +155,7 @@ class BoundedSum(Hidden):
 
     @property
     def step(self) -> float | None:
-        """The step of the value's lattice; None if it is on none."""
+        """The step of the value's lattice; None if the value is not on a lattice."""
         return self._step
 
     @classmethod
@@ -196,11 +203,21 @@ class BoundedSum(Hidden):
 
     @property
     def l1_sensitivity(self) -> float:
-        """The L1 sensitivity as derived, or else √size times the L2 sensitivity."""
+        """The derived L1 sensitivity; if none was derived, √size times the L2 sensitivity."""
         return math.sqrt(self.size) * self.l2_sensitivity if self._l1_bound is None else self._l1_bound
 
+    @property
+    def box_sensitivity(self) -> float:
+        """How much one user adds to each coordinate at most, where none of it is negative."""
+        if self._box_bound is None:
+            raise BudgetError("This sum has no bound on what one user adds to each coordinate, nor on its sign.")
+        return self._box_bound
+
     def deferred(self, form: Callable[[], BoundedSum]) -> BoundedSum:
-        """Return a sum like this one that is formed only when it is opened; anything but its value must be the same."""
+        """Return a sum like this one that is formed only when it is opened.
+
+        Everything but its value must be the same.
+        """
         made = object.__new__(type(self))
         slots = {name for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())}
         for name in slots:
@@ -226,7 +243,10 @@ class BoundedSum(Hidden):
         return self._open()
 
     def _formed_elsewhere(self, caveats: tuple[str, ...], drawn: Callable[[float], Any] | None = None) -> Self:
-        """Say where the sum was formed. With `drawn`, the release forms it, and gives the scale of its noise."""
+        """Record where the sum was formed.
+
+        If `drawn` is given, the release calls it with the scale of the noise to form the sum.
+        """
         self._caveats = caveats
         if drawn is not None:
             self._drawn, self._open = drawn, self._nobody

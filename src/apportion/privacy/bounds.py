@@ -58,9 +58,9 @@ class Hidden:
 
 
 class Rows(Hidden):
-    """One row per user whose L2 norm is at most `norm`: user j's features in every task.
+    """Rows, one per user, each with L2 norm at most `norm`: the features of user j in every task.
 
-    The bound is a public constant. Rows may live in NumPy or on a torch device.
+    The bound is a public constant. The rows may be a NumPy array or a torch tensor on any device.
     """
 
     __slots__ = ("_norm", "_values")
@@ -201,7 +201,7 @@ class Weights(Hidden):
         return reach * moved_by_user(self._neighbours)
 
     def moved_gram(self, reach: float) -> float:
-        """Return the same for positive semidefinite rows; signed weights do not keep them semidefinite."""
+        """Return the same for positive semidefinite rows. Signed weights do not keep the rows semidefinite."""
         return reach * moved_by_user(self._neighbours, semidefinite=not self._signed)
 
     @classmethod
@@ -219,12 +219,15 @@ class Weights(Hidden):
         return cls(_fitted(raw, indptr, 1.0), indptr, description, neighbours)
 
     def of_users(self, chosen: NDArray[np.bool_]) -> Weights:
-        """Return the weights with those of all other users set to 0."""
+        """Return the weights of the chosen users, with the weights of all other users set to 0."""
         kept = np.repeat(chosen, np.diff(self._indptr))
         return self._like(np.where(kept, self._values, 0).astype(self._values.dtype), self._description)
 
     def on_rows(self, chosen: NDArray[np.bool_], description: str) -> Weights:
-        """Move each user's weight onto some rows: 0 elsewhere, and the user's sum of squares unchanged."""
+        """Move each user's weight onto the chosen rows.
+
+        The other rows get 0, and each user's sum of squares stays the same.
+        """
         before = np.asarray(self._values, np.float64)
         raw = np.where(chosen, before, 0.0)
         whole, left = _sum_of_squares(before, self._indptr), _sum_of_squares(raw, self._indptr)
@@ -333,19 +336,22 @@ def _held(values: Any) -> Any:
 
 
 def _lengths(values: Any) -> Any:
-    """Return the norms of rows, in float64 whatever the precision of the values; NumPy's in the order of columns."""
+    """Return the norms of rows in float64, whatever the precision of the values.
+
+    For NumPy arrays, the squares are added in the order of the columns.
+    """
     if isinstance(values, np.ndarray):
         lengths = np.empty(len(values))
         for first in range(0, len(values), _ROWS_AT_A_TIME):
             block = values[first : first + _ROWS_AT_A_TIME].astype(np.float64)
-            with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses, or clips, what is not finite
+            with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses or clips values that are not finite
                 lengths[first : first + _ROWS_AT_A_TIME] = np.sqrt(dot_rows(block, block))
         return lengths
     return (values.double() ** 2).sum(-1).sqrt()
 
 
 def _stretched(values: Any, factors: Any) -> Any:
-    """Multiply rows or numbers by factors: compute in float64, return in the precision of the rows."""
+    """Multiply rows or numbers by factors. Compute in float64 and return the precision of the rows."""
     if isinstance(values, np.ndarray):
         across = factors if values.ndim == 1 else factors[:, None]
         return np.multiply(values, across, out=np.empty_like(values), casting="same_kind")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import gaussian
 
-_KEPT_BACK = 1e-12  # so that rounding in a sum of shares can never exceed the whole
+_KEPT_BACK = 1e-12  # keeps the rounded sum of all shares from exceeding the whole budget
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Budget:
     Attributes:
         epsilon: ε.
         delta: δ.
-        keys_delta: the part of δ that is kept for lists of private keys; noise has the rest. All of it leaves noise
-            that is pure (docs/proofs/keys.md).
+        keys_delta: the part of δ that is reserved for lists of private keys; the rest is for noise. If it is all of δ,
+            noise must be pure (docs/proofs/keys.md).
 
     Example:
         >>> Budget(epsilon=1.0, delta=1e-5).mu  # doctest: +ELLIPSIS
@@ -92,13 +92,13 @@ class Share:
         return self.of.epsilon * self.fraction if self.of.pure else gaussian.pure_of_mu(self.mu)
 
     def split(self, **fractions: float) -> dict[str, Share]:
-        """Divide this share. The fractions are of this share and must sum to at most 1."""
+        """Divide this share. The fractions are relative to this share and must sum to at most 1."""
         scale = _scale_to_whole(fractions, available=1.0)
         return {name: Share(self.fraction * part * scale, self.of) for name, part in fractions.items()}
 
 
 class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
-    """Named shares of one budget; `plan.one(name)` and `plan.several(name)` give them with their type."""
+    """Named shares of one budget. `plan.one(name)` returns a single share, `plan.several(name)` a tuple of shares."""
 
     def __init__(self, shares: Mapping[str, Share | tuple[Share, ...]]) -> None:
         self._shares = dict(shares)
@@ -128,7 +128,7 @@ class Plan(Mapping[str, "Share | tuple[Share, ...]"]):
 
 
 def make_plan(budget: Budget, available: float, fractions: Mapping[str, float | Sequence[float]]) -> Plan:
-    """Turn fractions of a budget into shares. Refuse if they sum to more than is available."""
+    """Turn fractions of a budget into shares. Refuse fractions that sum to more than is available."""
     flat = {
         f"{name}[{k}]" if isinstance(parts, Sequence) else name: part
         for name, parts in fractions.items()
@@ -146,7 +146,7 @@ def make_plan(budget: Budget, available: float, fractions: Mapping[str, float | 
 
 
 def _scale_to_whole(fractions: Mapping[str, float], available: float) -> float:
-    """Check that fractions fit, and return the factor that absorbs the rounding of their sum."""
+    """Check that the fractions fit, and return the factor that absorbs the rounding of their sum."""
     for name, part in fractions.items():
         if not (math.isfinite(part) and part > 0):
             raise BudgetError(f"Expected the share of {name!r} to be positive and finite, got {part}.")

@@ -1,10 +1,10 @@
-"""A charge and its release: the account that records it, the release that waits for its draw, and how it is opened."""
+"""A charge and its release: the account that records the charge, the release that waits for its draw, its opening."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apportion.errors import BudgetError
@@ -47,7 +47,7 @@ class Pending:
 
 
 def opened(statistic: Statistic, exact: bool) -> Opened:
-    """Open a statistic for a draw; in exact arithmetic, as whole numbers of steps."""
+    """Open a statistic for a draw. In exact arithmetic, return it in whole steps of its lattice."""
     if isinstance(statistic, RankScores):
         return Opened(statistic._reveal(_KEY))
     if isinstance(statistic, KeyedSum):
@@ -63,26 +63,27 @@ def recorded(
     name: ReleaseName, mechanism: Mechanism[Any], statistic: Statistic, share: Any, scale: float, budget: Budget
 ) -> Release:
     """The release as the statement lists it. Refuse one without noise."""
-    planned, stddev = isinstance(share, PlannedShare), mechanism.stddev(statistic, scale)
+    stddev, mu = mechanism.stddev(statistic, scale), _mu_of(share, budget)
+    epsilon = share.pure_epsilon if mechanism.pure else None
     if not 0 < stddev < math.inf:
         raise BudgetError(f"Expected a share of this session's budget that buys finite noise, got {share}.")
-    record = Release(
+    planned = isinstance(share, PlannedShare)
+    return Release(
         name=name.text,
         purpose=name.purpose,
         stage=name.stage,
         mechanism=mechanism.key,
         mechanism_words=mechanism.words,
         shape=statistic.shape,
-        share=share.fraction,
-        mu=_mu_of(share, budget),
+        share=share.fraction if planned else _cost(mu, epsilon, budget) / worth(budget),
+        mu=mu,
         sensitivity=mechanism.sensitivity(statistic),
         derivation=statistic.derivation,
         stddev=stddev,
-        epsilon=share.pure_epsilon if mechanism.pure else None,
+        epsilon=epsilon,
         delta=mechanism.delta,
         threshold=mechanism.threshold(statistic, scale),
     )
-    return record if planned else replace(record, share=cost_of(record, budget) / worth(budget))
 
 
 def worth(budget: Budget) -> float:
@@ -92,7 +93,11 @@ def worth(budget: Budget) -> float:
 
 def cost_of(record: Release, budget: Budget) -> float:
     """Return what a release takes from the budget, in the same unit."""
-    amount = record.epsilon if budget.pure else record.mu
+    return _cost(record.mu, record.epsilon, budget)
+
+
+def _cost(mu: float | None, epsilon: float | None, budget: Budget) -> float:
+    amount = epsilon if budget.pure else mu
     assert amount is not None  # shares of the other kind, and planned ones, never get here
     return amount if budget.pure else amount**2
 
@@ -106,14 +111,14 @@ def _mu_of(share: Share | PlannedShare[Any], budget: Budget) -> float | None:
 
 
 def event_of(record: Release) -> Event:
-    """Return what a ledger is charged for a release that was not planned."""
+    """Return the event that a ledger is charged for an unplanned release."""
     assert record.mu is not None
     noisy = GaussianRelease(record.mu) if record.epsilon is None else PureRelease(record.epsilon)
     return ListedRelease(noisy, record.delta) if record.delta else noisy
 
 
 def reference_to(receipts: Sequence[Receipt]) -> LedgerReference | None:
-    """Return where charges are recorded, for the statement; None if nothing was charged to a ledger."""
+    """Return the reference to the recorded charges, for the statement; None if no ledger was charged."""
     if not receipts:
         return None
     last = receipts[-1]

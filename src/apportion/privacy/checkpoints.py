@@ -1,11 +1,11 @@
-"""Checkpoints: what a session released, stored before anything else sees it, so that a stopped fit can go on.
+"""Checkpoints store each release of a session before anything else sees it, so that a stopped fit can be resumed.
 
 A resumed fit starts from its beginning. Each release that is stored is answered from the checkpoint: nothing is charged
-and nothing is drawn for it. The first one that is not stored is charged, also if it was charged before, and then drawn.
-So there is never a second draw on one charge (docs/proofs/checkpoints.md).
+and nothing is drawn for it. The first release that is not stored is charged, even if it was charged before, and then
+drawn. So one charge never pays for two draws (docs/proofs/checkpoints.md).
 
 A checkpoint holds released values and the receipts of their charges. It holds no noise, no key of noise and no secret
-of a sample. What it says about the data is a code under a key that is stored elsewhere.
+of a sample. It identifies the data only by a code under a key that is stored elsewhere.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Kept:
     """A release that was stored.
 
     Attributes:
-        value: what was released.
-        receipt: of its charge, if a ledger was charged.
+        value: the released value.
+        receipt: the receipt of its charge, if a ledger was charged.
     """
 
     value: Any
@@ -54,9 +54,10 @@ class Checkpoint:
     """A folder with the releases of one fit.
 
     Args:
-        folder: made if it does not exist. It is as confidential as the model until the model is published.
+        folder: the folder of the checkpoint. It is created if it does not exist. It is as confidential as the model
+            until the model is published.
         key: file of the key for the fingerprint of the data. Default: $APPORTION_CHECKPOINT_KEY, or a file in the
-            user's own folder, which is made once. It must be in another folder than the checkpoint.
+            user's own folder, which is created once. It must be in another folder than the checkpoint.
 
     Example:
         >>> import tempfile
@@ -76,7 +77,7 @@ class Checkpoint:
                 argument="folder",
             )
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.lock = threading.RLock()  # one release at a time, and no `bind` meanwhile
+        self.lock = threading.RLock()  # allows one release at a time, and no `bind` during it
         self._held: weakref.finalize[..., Checkpoint] | None = None
         self._bound: str | None = None
         self._turn = 0
@@ -92,7 +93,7 @@ class Checkpoint:
         return number
 
     def bind(self, data: str, settings: str) -> None:
-        """Say what the fit is about; refuse to go on with a fit of other data or settings.
+        """Bind the checkpoint to a fit. Refuse to resume a fit with other data or settings.
 
         Args:
             data: a digest of the data; private. Only a code of it under the key is stored.
@@ -133,13 +134,13 @@ class Checkpoint:
             replace_file(path, json.dumps({"format": FORMAT, **told}) + "\n")
 
     def find(self, number: int, record: Release, *, planned: bool, turn: int | None = None) -> Kept | None:
-        """Return a stored release; None if it has yet to be made. Refuse one that is another than is asked for.
+        """Return a stored release; None if it has yet to be made. Refuse if another release is stored in its place.
 
         Args:
-            number: of the release.
-            record: what is asked for.
-            planned: whether it was charged with all others of its session, before the first.
-            turn: of the session, from `claim`. An older turn than the last one is refused.
+            number: the number of the release.
+            record: the release that is asked for.
+            planned: whether it was charged together with all other releases of its session, before the first.
+            turn: the turn of the session, from `claim`. Only the last turn is accepted.
         """
         self._require(turn)
         if self._file(number).exists():
@@ -152,7 +153,7 @@ class Checkpoint:
         return None
 
     def begin(self, number: int, turn: int | None = None) -> None:
-        """Note durably that a release is about to be drawn."""
+        """Record durably that a release is about to be drawn."""
         self._require(turn)
         replace_file(self._begun(number), "")
 
@@ -167,7 +168,7 @@ class Checkpoint:
         replace_file(self._file(number), self._code(number, content).encode("ascii") + content)
 
     def plan_charged(self, plan: str, event: Event, account: str | None, turn: int | None = None) -> Receipt | None:
-        """Return the receipt of a plan's charge, if it is stored; refuse that of another plan or account."""
+        """Return the receipt of a plan's charge if it is stored. Refuse a receipt of another plan or account."""
         self._require(turn)
         path = self.folder / _PLAN
         if not path.exists():
@@ -194,13 +195,16 @@ class Checkpoint:
         replace_file(self.folder / _PLAN, json.dumps({**told, "code": self._plan_code(told)}))
 
     def close(self) -> None:
-        """Let another process go on with it."""
+        """Release the checkpoint, so that another process can use it."""
         if self._held is not None:
             self._held()
         self._held = self._bound = None
 
     def _hold(self) -> None:
-        """Keep other processes out: two that go on with one fit would each draw what is not stored yet."""
+        """Lock out other processes.
+
+        Two processes that resume one fit would each draw the releases that are not yet stored.
+        """
         import fcntl
 
         self.close()
@@ -215,10 +219,10 @@ class Checkpoint:
         self._held = weakref.finalize(self, os.close, handle)
 
     def _require(self, turn: int | None) -> None:
-        """Refuse a checkpoint that nobody bound, a session that another one took over from, and a child process."""
+        """Refuse a checkpoint that nobody bound, a session that another one has replaced, and a child process."""
         if self._held is None or self._bound is None:
             raise InputError(
-                "This estimator cannot be stopped and gone on with: its session has a checkpoint that nobody bound to "
+                "This estimator cannot be resumed: its session has a checkpoint that nobody bound to "
                 "the data. Leave the checkpoint out.",
                 argument="checkpoint",
             )
@@ -245,7 +249,7 @@ class Checkpoint:
         return Kept(_unpacked(arrays, head), None if head["receipt"] is None else Receipt(**head["receipt"]))
 
     def _code(self, number: int, content: bytes) -> str:
-        """The code of a release: of its place, of what the fit is about, and of what is stored."""
+        """Return the code of a release: of its number, of the fit it belongs to, and of the stored content."""
         return self._key.code(_LABEL, f"release {number} of {self._bound}: {sha256(content).hexdigest()}")
 
     def _plan_code(self, told: dict[str, Any]) -> str:
@@ -266,7 +270,7 @@ class Checkpoint:
 
 
 def _found_key(given: str | os.PathLike[str] | None) -> LedgerKey:
-    """Return the key: as given, as the environment says, or the user's own, which is made once."""
+    """Return the given key, else the one that the environment names, else the user's own, which is created once."""
     named = given or os.environ.get(VARIABLE)
     if named:
         return LedgerKey.read(named)
@@ -289,7 +293,7 @@ def _digest_of(event: Event) -> str:
 
 
 def _record(record: Release) -> Any:
-    """What a release is, as JSON reads it back."""
+    """Return the record of a release as JSON would read it back."""
     return json.loads(json.dumps(asdict(record), default=str))
 
 

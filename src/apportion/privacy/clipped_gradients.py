@@ -48,8 +48,8 @@ class GradientTotal(Hidden):
         scales: relative noise of each coordinate, one positive float64 tensor for each parameter; None means 1.
         counted: share of the squared sensitivity spent on counting the units that were not clipped, in one more
             coordinate; 0 turns counting off.
-        losses: the limit to which a unit's loss is clipped, and the share of the squared sensitivity for their sum, in
-            one more coordinate; None for no losses.
+        losses: the limit to which each unit's loss is clipped, and the share of the squared sensitivity for the sum of
+            losses, in one more coordinate; None to add up no losses.
         neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
     """
 
@@ -79,7 +79,7 @@ class GradientTotal(Hidden):
         self._neighbours = neighbours
         self._total: Any | None = None  # one tensor for all parameters; None before the first units
         self._shared = False  # whether a sealed sum holds the tensor
-        self._within = [0.0, 0.0]  # units within the norm, and losses; each around the middle of its range
+        self._within = [0.0, 0.0]  # units within the norm, and losses; each from the middle of its range
 
     def add(self, blocks: Sequence[Block], real: Any | None = None, losses: Any | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
@@ -89,7 +89,7 @@ class GradientTotal(Hidden):
         Args:
             blocks: the units' gradients, by parameter.
             real: for each unit, whether it is real or only pads the batch; None if all are real.
-            losses: the loss of each unit, if losses are added up.
+            losses: the loss of each unit, if the object adds up losses.
         """
         squares: Any = 0.0
         for k, block in enumerate(blocks):
@@ -114,7 +114,7 @@ class GradientTotal(Hidden):
             self._within[1] += _around_the_middle(losses, self._losses[0], real)
 
     def add_up_over(self, add_up: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
-        """Replace the sum by that over several processes, each of which added other units.
+        """Replace the sum by the sum over several processes. Each process must have added other units.
 
         Args:
             add_up: takes this process's numbers and returns the sums over all processes. It is trusted with them.
@@ -142,7 +142,7 @@ class GradientTotal(Hidden):
         return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
 
     def _own_total(self, block: Block) -> Any:
-        """Return the tensor to add to: a new one at first, and after the sum so far was sealed."""
+        """Return the tensor to add to. It is new at the start, and again after the sum so far was sealed."""
         if self._total is None:
             self._total = block.zeros(sum(math.prod(shape) for shape in self._shapes))
         elif self._shared:
@@ -154,7 +154,7 @@ class GradientTotal(Hidden):
         return np.zeros(sum(math.prod(shape) for shape in self._shapes)) if self._total is None else _flat(self._total)
 
     def _extra(self) -> list[tuple[float, float, float, str]]:
-        """Return each further coordinate: its value, what one unit moves it by, its share, and its words."""
+        """Return for each extra coordinate its value, how far one unit moves it, its share, and its description."""
         result = []
         if self._counted:
             result.append((self._within[0], 0.5, self._counted, "the count of units within it"))
@@ -165,7 +165,9 @@ class GradientTotal(Hidden):
 
 
 class RowCounts(Hidden):
-    """How many units look up each row of some tables. A unit adds 1/√m to each of its m rows: a vector of norm 1.
+    """Hidden counts of the units that look up each row of some tables.
+
+    A unit adds 1/√m to each of its m rows: a vector of norm 1.
 
     Args:
         n_rows: the number of rows in all tables together.
@@ -183,15 +185,15 @@ class RowCounts(Hidden):
 
         Args:
             units: the unit of each look-up.
-            rows: the row that it looked up; a negative one counts for nothing.
+            rows: the row that it looked up; negative rows are ignored.
         """
         known = rows >= 0
-        pairs = np.unique(units[known] * len(self._counts) + rows[known])  # each row of a unit once
+        pairs = np.unique(units[known] * len(self._counts) + rows[known])  # count each row of a unit once
         whose, which = np.divmod(pairs, len(self._counts))
         np.add.at(self._counts, which, _INNER / np.sqrt(np.bincount(whose)[whose]))
 
     def add_up_over(self, add_up: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> None:
-        """Replace the counts by those over several processes, each of which added other units."""
+        """Replace the counts by the counts over several processes. Each process must have added other units."""
         self._counts = add_up(self._counts)
 
     def sealed(self) -> BoundedSum:
@@ -201,7 +203,7 @@ class RowCounts(Hidden):
 
 
 def _around_the_middle(losses: Any, largest: float, real: Any | None) -> float:
-    """Return the sum of losses clipped to [0, largest], less half of it for each; one that is not finite adds 0."""
+    """Return the sum of losses clipped to [0, largest], each less largest / 2. A loss that is not finite adds 0."""
     held = losses.double()
     parts = held.clamp(0.0, largest).where(held.isfinite(), largest / 2) - largest / 2
     return float((parts if real is None else parts[real.to(parts.device)]).sum())

@@ -1,4 +1,4 @@
-"""What is declared about a session and stands in its statement: no release pays for it, and nothing checks it."""
+"""What is declared about a session and written in its statement. No release pays for it, and nothing checks it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Declarations:
             listed.append(sentence)
 
     def declare_unprotected(self, sentence: str) -> None:
-        """Say what this session does not protect, for the headline of what is written about it."""
+        """Declare something that this session does not protect. Pages and cards show it in their headline."""
         if sentence not in self._unprotected:
             self._unprotected.append(sentence)
 

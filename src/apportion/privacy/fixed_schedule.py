@@ -1,6 +1,6 @@
-"""Sessions whose releases are all fixed before the first: those of one planned mechanism, beside Gaussian releases.
+"""Sessions that fix all their releases before the first one: those of one planned mechanism, and Gaussian ones.
 
-No filter theorem is as tight for them as numerical composition, which must know all releases in advance.
+No filter theorem is as tight for them as numerical composition, and that must know all releases in advance.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from apportion.privacy.statement import Release
 _CLOSE = 1e-9  # parts of a release add up to 1 within this
 
 
-@lru_cache(maxsize=256)  # repeated fits under one budget ask the same question, and an answer takes a second
+@lru_cache(maxsize=256)  # repeated fits with one budget ask the same question, and each answer takes a second
 def noise_beside(mus: tuple[float, ...], mechanism: PlannedMechanism, steps: int, budget: Budget) -> float:
-    """Return the noise multiplier for `steps` planned releases beside Gaussian ones of these μ, within the budget."""
+    """Return the noise multiplier of `steps` planned releases that fit the budget beside Gaussian ones of these μ."""
     fixed = [accounting.Gaussian(1 / mu) for mu in mus]
     return accounting.calibrate(lambda z: [*fixed, mechanism.part(z, steps)], budget)
 
@@ -38,12 +38,12 @@ def cost_of_all(mus: tuple[float, ...], share: PlannedShare[Any], made: int, bud
 
 @dataclass
 class FixedSchedule:
-    """What a session with planned releases may still do. It was all fixed before the first release."""
+    """What a session with planned releases may still do. All of it was fixed before the first release."""
 
     gaussian: Counter[float]
     planned: PlannedShare[Any]
     made: int = 0
-    begun: float = 0.0  # the part of a planned release whose other part must follow
+    begun: float = 0.0  # the part of a planned release that was made, if its other part must follow
 
     def take(self, record: Release, share: PlannedShare[Any] | None) -> None:
         """Count one of the planned releases. Refuse one that is not in the plan, or more than were planned."""

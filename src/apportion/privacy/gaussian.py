@@ -1,7 +1,7 @@
 """Exact Gaussian differential privacy: from μ to (ε, δ) and back.
 
 A Gaussian release with noise standard deviation σ on a sum of L2 sensitivity Δ is μ-GDP with μ = Δ/σ. Such
-releases compose exactly, μ² = Σ μ_k², also when each is chosen after seeing the ones before. The profile is
+releases compose exactly, μ² = Σ μ_k², even if each release is chosen after seeing the earlier ones. The profile is
 
     δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)            (Balle and Wang 2018, Thm 8; Dong, Roth and Su 2022, Cor. 1)
 

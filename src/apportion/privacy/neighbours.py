@@ -23,7 +23,7 @@ class Neighbours:
         unit: whose data is protected, and what of it.
         relation: how two neighbouring data sets differ.
         one: the unit in one word.
-        warning: what a reader must know first of a relation that leaves something about users public; empty for others.
+        warning: what a reader must know first if the relation leaves something about users public; otherwise empty.
     """
 
     key: str

@@ -7,6 +7,7 @@ numbers of a public step, and noise is added to them without rounding errors (do
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.errors import InputError
 
-_STREAM = 0x6E6F697365  # makes it another stream than that of a public default_rng(seed)
+_STREAM = 0x6E6F697365  # separates this stream from that of a public default_rng(seed)
 
 
 class NoiseSource(Protocol):
@@ -43,7 +44,30 @@ class NoiseSource(Protocol):
         """Return draws from the open interval (0, 1)."""
 
 
-class SystemNoise:
+class KeyedNoise(ABC):
+    """Noise of which every draw is the stream of a key of its own."""
+
+    @abstractmethod
+    def key(self) -> bytes:
+        """Return 32 secret bytes that were never used before."""
+
+    def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """Return standard normal draws. The key is used once and forgotten."""
+        out = np.empty(shape, dtype=dtype)
+        linalg.fill_normals(out, self.key())
+        return out
+
+    @property
+    def plain(self) -> bool:
+        """Whether normal draws are those of this class, so that `added_to` adds the same ones."""
+        return type(self).normal is KeyedNoise.normal
+
+    def added_to(self, values: NDArray[np.float64], stddev: float, step: float) -> NDArray[np.float64]:
+        """Return values with the same draws times `stddev`, rounded to multiples of a power of two, in one pass."""
+        return linalg.add_normals(values, stddev, step, self.key())
+
+
+class SystemNoise(KeyedNoise):
     """Noise keyed by the operating system's entropy. Every call takes a fresh key.
 
     Args:
@@ -60,12 +84,6 @@ class SystemNoise:
         """Return 32 bytes from the operating system."""
         return os.urandom(32)
 
-    def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Return standard normal draws. The key is used once and forgotten."""
-        out = np.empty(shape, dtype=dtype)
-        linalg.fill_normals(out, self.key())
-        return out
-
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return draws from (0, 1) with 52 random bits, never 0 or 1."""
         bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(12)
@@ -73,7 +91,7 @@ class SystemNoise:
 
 
 class SeededNoise:
-    """Reproducible noise for tests and studies. What it makes is not private."""
+    """Reproducible noise for tests and studies. Results made with it are not private."""
 
     releasable = False
 
@@ -84,7 +102,7 @@ class SeededNoise:
         self._generator = np.random.default_rng([seed, _STREAM])
 
     def at(self, place: str) -> SeededNoise:
-        """Return a source for one draw, which depends on the seed and the place alone, whatever was drawn before."""
+        """Return a source for one draw. It depends only on the seed and the place, not on earlier draws."""
         made = SeededNoise(self.seed, exact=self.exact)
         made._generator = np.random.default_rng([self.seed, _STREAM, *place.encode()])
         return made

@@ -1,9 +1,9 @@
 """Noise that clients draw in shares, so that nobody ever holds a sum without noise.
 
 A release with noise of standard deviation σ is formed from clients' parts. Each of them adds a normal number with
-variance σ²/k, rounded to the lattice of the sum, where k is the least number of clients whose shares count: honest,
-staying to the end, and other than the one that is protected. The sum of k or more such shares is, up to a factor that
-is 1 within 1e-250, a function of the Gaussian mechanism on the sum (docs/proofs/federated_noise.md).
+variance σ²/k, rounded to the lattice of the sum, where k is the least number of clients whose shares count: clients
+that are honest, stay to the end, and are not the one that is protected. The sum of k or more such shares is, up to a
+factor within 1e-250 of 1, a function of the Gaussian mechanism on the sum (docs/proofs/federated_noise.md).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def with_share(
     """Return one of a client's sums with its share of the noise.
 
     Args:
-        sums: over the client's own users.
-        contributions: what they added up.
-        share: which sum, and how much noise.
+        sums: the sums over the client's own users.
+        contributions: the contributions that the sums were formed from.
+        share: which sum gets noise, and how much.
         noise: the client's own source of randomness.
     """
     own = sums._sums[share.contribution]
@@ -85,9 +85,9 @@ def promised(
     """Return sums that nobody holds: clients form each one in its release, with shares of the noise.
 
     Args:
-        like: sums over nobody, for their shapes.
-        contributions: what clients will be asked for.
-        draw: asks them: from the shape of one sum, its positions and the multiplier of the noise to the sum with noise.
+        like: sums over no users, for their shapes.
+        contributions: the contributions that clients will be asked for.
+        draw: asks the clients for one sum with noise, given its shape, its positions and the multiplier of the noise.
         caveats: what a statement must say is not protected.
     """
     return [

@@ -1,9 +1,9 @@
-"""Sums over parties on a lattice: whole numbers that no order of additions and no grouping of parties changes.
+"""Sums over parties on a lattice: whole numbers, the same for every order and grouping of additions.
 
-A party's part is one vector, (a u, c s, w wᵀ) or some of it (`task_sums`). Every number of it is cut off towards zero
-to whole steps of a public lattice. That shortens the part, so the bound for an added or removed task holds as it is. If
-a task is replaced, the difference of two parts grows by at most what was cut off of both: a step for each number of
-either, 2 (d + 1) steps in all for d features (docs/proofs/parties.md).
+A party's part is one vector, (a u, c s, w wᵀ) or some of it (`task_sums`). Every number of the part is truncated
+towards zero to whole steps of a public lattice. That shortens the part, so the bound for an added or removed task holds
+as it is. If a task is replaced, truncation can lengthen the difference of two parts: by at most 2 (d + 1) steps for d
+features (docs/proofs/parties.md).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Sent = TaskModels | TaskMatrices
 
-_AT_A_TIME: Final = 1 << 17  # numbers of parts that are cut off at a time
+_AT_A_TIME: Final = 1 << 17  # numbers of parts that are truncated at a time
 
 
 @dataclass(frozen=True)
 class PartForm:
-    """What a party's part is made of, and how far one party moves the sum; all of it public.
+    """What a party's part is made of, and how far one party moves the sum. All of it is public.
 
     Attributes:
         dimension: number of features d.
-        norm: K.
+        norm: the bound K on the norm of a model.
         neighbours: ADD_REMOVE_TASK or REPLACE_TASK.
-        diagonal: whether only the squares of a model's entries are in it, not all products.
-        weights: how directions and sizes are weighed beside the products; None if they are not in it.
+        diagonal: whether the part holds only the squares of a model's entries, not all products.
+        weights: how directions and sizes are weighed beside the products; None if the part holds neither.
         equal_lengths: whether every model has length K or 0; see `MomentWeights`.
     """
 
@@ -60,7 +60,7 @@ class PartForm:
 
     @property
     def length(self) -> int:
-        """Numbers in a part."""
+        """The number of coordinates of a part."""
         second = self.dimension if self.diagonal else linalg.packed_size(self.dimension)
         return second if self.weights is None else self.dimension + 1 + second
 
@@ -94,16 +94,16 @@ class PartForm:
         return total
 
     def sealed(self, total: Counts) -> BoundedSum:
-        """Hide the sum, with the sensitivity that follows from the bounds of the parts."""
+        """Hide the sum, and attach the sensitivity that follows from the bounds of the parts."""
         spread = None if self.diagonal else self._scales()
         return BoundedSum(_KEY, total, self.bound, self._words, spread, neighbours=self.neighbours, step=self.step)
 
     def of(self, sent: Sent) -> BoundedSum:
-        """Add up and hide."""
+        """Add up the parts and hide the sum."""
         return self.sealed(self.whole(sent))
 
     def _check(self, sent: Sent) -> None:
-        """Refuse parts of another bound, or of another make, than those that the sensitivity is for."""
+        """Refuse parts of another kind, or with another bound, than the sensitivity is derived for."""
         width = (sent._factors if isinstance(sent, TaskMatrices) else sent._values).shape[-1]
         if sent.norm > self.norm or width != self.dimension or (self.diagonal and isinstance(sent, TaskMatrices)):
             raise InputError(
@@ -157,18 +157,18 @@ SentBy = Callable[[Any], Sent]
 
 @dataclass(frozen=True, eq=False)
 class PartyParts(Contribution):
-    """Parts of parties, each a user of its own with the columns "features" and "labels".
+    """The parts of parties. Each party is a user of its own, with the columns "features" and "labels".
 
     Attributes:
-        sent_by: makes the parts.
-        form: what they are made of.
+        sent_by: the function that makes the parts.
+        form: what the parts are made of.
     """
 
     sent_by: SentBy
     form: PartForm
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Return the sum over these parties; a party without rows adds nothing."""
+        """Return the sum over these parties. A party without rows adds nothing."""
         taking_part = users.with_users(users.present)
         if not taking_part.n_users:
             return (np.zeros(self.form.length, np.int64),)

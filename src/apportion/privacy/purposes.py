@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from apportion.errors import InputError
 
@@ -77,7 +78,7 @@ class Purpose(Enum):
     FIRST_KEYS = (
         "first-keys",
         "keys, first round",
-        "Which keys many users hold. The second round gives no weight to them, nor to keys that have hardly a chance.",
+        "Which keys many users hold. The second round leaves them out, and keys that have hardly a chance.",
     )
     MORE_KEYS = "more-keys", "keys, second round", "Which further keys enough users hold."
     EXPOSURE = "exposure", "exposure", "How much data each task has, which sets the size of its steps."
@@ -94,6 +95,11 @@ class Purpose(Enum):
         "shared moments",
         "How tastes vary over all users: the shape that rare items borrow.",
     )
+    USER_SPREAD = (
+        "user-spread",
+        "differences among users",
+        "How much users differ in their mean ratings. From this it follows how far a user's own mean is trusted.",
+    )
     VOTES = (
         "votes",
         "votes",
@@ -107,12 +113,12 @@ class Purpose(Enum):
     CHOICE_VECTORS = (
         "choice-vectors",
         "choices",
-        "Which items the same users choose, whatever they rate them: what a ranking to choose from is made of.",
+        "Which items the same users choose and value: what a ranking to choose from is made of.",
     )
     CHOICE_VOTES = (
         "choice-votes",
         "votes on choices",
-        "Whether what was learned of choices finds users' held-out rows better than popularity does.",
+        "Whether the learned choices find users' held-out rows better than popularity does.",
     )
     VALIDATION_SCORE = "validation-score", "validation score", "How well one try's settings do on held-out users."
     # regressions and training
@@ -237,11 +243,11 @@ class ReleaseName:
     stage: Stage = field(default_factory=Stage)
     label: str = ""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The name as the statement shows it."""
-        own = self.label or self.purpose.label
-        return f"{self.stage.text}: {own}" if self.stage.text else own
+        own, stage = self.label or self.purpose.label, self.stage.text
+        return f"{stage}: {own}" if stage else own
 
 
 Name = ReleaseName | Purpose | str

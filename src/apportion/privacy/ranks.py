@@ -71,8 +71,8 @@ class Candidates:
     """A public list of points that a quantile may be: the steps of a scale, or the support of a discrete distribution.
 
     Attributes:
-        points: in ascending order.
-        masses: how likely each is beforehand; none 0.
+        points: the points, in ascending order.
+        masses: the prior probability of each point, above 0.
     """
 
     points: Floats
@@ -89,16 +89,16 @@ class Candidates:
 
     @classmethod
     def listed(cls, points: ArrayLike) -> Candidates:
-        """Candidates that are all as likely."""
+        """Return candidates that are all equally likely."""
         ascending = np.unique(np.asarray(points, np.float64))
         return cls(ascending, np.full(len(ascending), 1 / max(len(ascending), 1)))
 
     def support(self) -> tuple[float, float]:
-        """The first and the last."""
+        """The first and the last point."""
         return float(self.points[0]), float(self.points[-1])
 
     def between(self, low: float, high: float) -> Candidates:
-        """Those from one point to another, both included; the nearest if there is none."""
+        """Return the candidates from one point to another, both included; the nearest one if there is none."""
         inside = (self.points >= low) & (self.points <= high)
         return Candidates(self.points[inside], self.masses[inside])
 
@@ -106,7 +106,7 @@ class Candidates:
 class Cell(NamedTuple):
     """The scores of one cell: between edges[k] and edges[k + 1], a point's deviation is deviations[k].
 
-    Where only candidates are scored, edges are the candidates, with one deviation each.
+    If only candidates are scored, the edges are the candidates, with one deviation each.
     """
 
     edges: Floats
@@ -156,7 +156,7 @@ class RankScores(Hidden):
 
 
 class RankedRows(Hidden):
-    """Private values in ascending order with their weights: sorted once, scored as often as is paid for."""
+    """Private values in ascending order with their weights. They are sorted once and can be scored many times."""
 
     __slots__ = ("_cumulative", "_support", "_values", "_weights")
 
@@ -174,7 +174,7 @@ class RankedRows(Hidden):
         self._weights = weights
 
     def scores(self, cuts: Sequence[float], quantiles: Sequence[float | None]) -> RankScores:
-        """Return the scores for one quantile, or none, in each cell between released cut points."""
+        """Return the scores for each cell between released cut points. A cell may have one quantile, or none."""
         sought = [q for q in quantiles if q is not None]
         if len(quantiles) != len(cuts) + 1 or any(a > b for a, b in itertools.pairwise(cuts)):
             raise InputError(
@@ -193,7 +193,7 @@ class RankedRows(Hidden):
         factor = max(max(q, 1 - q) for q in sought)
         moved = self._weights.moved(factor)
         if isinstance(self._weights, PublicRowWeights) and not cuts:
-            moved = min(moved, self._weights.largest)  # the cell's weight is public: only ranks move
+            moved = min(moved, self._weights.largest)  # the cell's weight is public, so only ranks move
         text = f"{self._weights.description}, in units of weighted rank"
         return RankScores(_KEY, cells, moved, text, self._weights.neighbours)
 
@@ -207,12 +207,12 @@ class RankedRows(Hidden):
 
 
 class RankedCells(Hidden):
-    """Hidden weights of rows at the points of a public list and between them, wherever they were added up."""
+    """Hidden weights of rows at the points of a public list and between them, wherever the weights were added up."""
 
     __slots__ = ("_candidates", "_cumulative", "_weights")
 
     def __init__(self, total: BoundedSum, form: CellWeights, candidates: Candidates) -> None:
-        """Add up the cells of the list. `form` is the contribution that the total was formed by."""
+        """Add up the cells of the list. `form` is the contribution from which the total was formed."""
         if not np.array_equal(form.points, candidates.points) or total.shape != (2 * len(form.points) + 1,):
             raise InputError("Expected the weights of the cells of this list of candidates.", argument="candidates")
         steps = np.concatenate([[0], np.cumsum(total._reveal_steps(_KEY))])
@@ -221,10 +221,10 @@ class RankedCells(Hidden):
         self._weights = form.weights
 
     def scores(self, candidates: Candidates, quantile: float) -> RankScores:
-        """How far each of some candidates is from being the quantile, ties and all.
+        """Return how far each candidate is from being the quantile, with ties taken into account.
 
-        The weight of rows below the candidate c, and that of rows at or below it, are the ends of the ranks that c
-        has. Its deviation is how far q times the whole weight lies from these ranks, 0 for the sample's quantile.
+        Rows below the candidate c, and rows at or below it, have total weights that bound the ranks of c. Its deviation
+        is the distance from q times the whole weight to this range of ranks: 0 for the sample's quantile.
         """
         if not 0 < quantile < 1:
             raise InputError(f"Expected a quantile strictly between 0 and 1, got {quantile}.", argument="quantiles")

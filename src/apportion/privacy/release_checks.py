@@ -17,7 +17,7 @@ from apportion.privacy.ranks import RankScores
 def require_statistic(
     name: str, mechanism: Mechanism[Any], statistic: Statistic, neighbours: Neighbours, exact: bool
 ) -> None:
-    """Refuse a statistic of the wrong class, for other neighbours, or off the lattice in exact arithmetic."""
+    """Refuse a statistic of the wrong class, for other neighbours, or, in exact arithmetic, off the lattice."""
     if not isinstance(statistic, mechanism.takes):
         taken, got = mechanism.takes.__name__, type(statistic).__name__
         raise BudgetError(f"Release {name!r} ({mechanism.words}) needs class {taken}, got {got}.")
@@ -50,7 +50,7 @@ def require_share(mechanism: Mechanism[Any], share: Share | PlannedShare[Any], b
 
 
 def require_plannable(mechanism: PlannedMechanism, steps: int, budget: Budget, neighbours: Neighbours) -> None:
-    """Refuse a plan without steps, with a delta of 0, or for neighbours that the mechanism has no cost for."""
+    """Refuse a plan that has no steps, has a delta of 0, or is for neighbours for which the mechanism has no cost."""
     if steps < 1:
         raise BudgetError(f"Expected at least 1 step for releases by {mechanism.words}, got {steps}.")
     if budget.pure:

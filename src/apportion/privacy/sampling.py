@@ -16,12 +16,12 @@ from apportion.linalg import keyed_words
 
 Keys = NDArray[np.uint64]
 """Two numbers for each user, 128 bits together, derived from the user's id alone."""
-LEAST_PROBABILITY = 1e-6  # least probability of a sample; a number has 53 bits, and a rarer event would be rounded
+LEAST_PROBABILITY = 1e-6  # least probability of a sample; numbers have 53 bits, so a rarer event would be rounded
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A Poisson sample of the users, as a value. Who is in it follows from each user's own key.
+    """A Poisson sample of the users, as a value. Each user's own key decides whether the user is in it.
 
     Attributes:
         secret: 32 bytes, fresh for each sample; never stored.
@@ -37,7 +37,7 @@ class Sample:
 
 
 def poisson_sample(keys: Keys, secret: bytes, probability: float) -> NDArray[np.bool_]:
-    """Return who takes part: the users whose ChaCha20 output, as a number in [0, 1), is below the probability.
+    """Return which users take part: those whose ChaCha20 output, as a number in [0, 1), is below the probability.
 
     ChaCha20 is keyed by the secret and evaluated at the user's own key. Numbers are compared in whole multiples of
     2^-53, with the probability rounded down.

@@ -1,7 +1,7 @@
-"""The cost of trying often and keeping the best: private selection with a random number of tries.
+"""The cost of making several tries and keeping the best: private selection with a random number of tries.
 
 One try is a private run that returns a result with a score. A selection draws K, makes K independent tries of the same
-kind, and returns the one with the best score and nothing of the others. K follows a truncated negative binomial law
+kind, and returns the one with the best score and nothing about the others. K follows a truncated negative binomial law
 
     P[K = k] = γ (1 − γ)^(k − 1)             geometric     (η = 1)
     P[K = k] = (1 − γ)^k / (k log(1/γ))      logarithmic   (η = 0)
@@ -48,7 +48,8 @@ class Tries:
 
     Args:
         mean: E[K], at least 1.1.
-        law: its shape. Geometric costs more and is rarely far below its mean; logarithmic costs less and is often 1.
+        law: the shape of the distribution. A geometric number costs more and is rarely far below its mean. A
+            logarithmic one costs less and is often 1.
 
     >>> Tries(10.0).gamma
     0.1
@@ -81,7 +82,7 @@ class Tries:
 
     @property
     def log_mean(self) -> float:
-        """The logarithm of E[K], for the law as it is drawn."""
+        """The logarithm of E[K], for the law as drawn."""
         return math.log(self.mean if self.law == "geometric" else _logarithmic_mean(self.gamma))
 
     def probability(self, k: int) -> float:
@@ -94,7 +95,7 @@ class Tries:
         return float((1 - gamma) ** k / (k * -math.log(gamma)))
 
     def draw(self, noise: NoiseSource) -> int:
-        """Draw one K, by inversion of a uniform number of 52 bits."""
+        """Draw one K by inverting the distribution function at a uniform number of 52 bits."""
         left, k, gamma = float(noise.uniform(1)[0]), 1, self.gamma
         term = self.probability(1)
         while left > term > 1e-18:
@@ -158,14 +159,14 @@ def calibrate(budget: Budget, tries: Tries) -> SelectionCost:
 
 
 def _as_budget(mu: float, delta: float, tries: Tries) -> tuple[Budget, float, float]:
-    """Return one try of about this μ as a budget, and the selection's cost for the μ that the budget really has."""
+    """Turn a μ for one try into a budget. Return it with the selection's cost at the μ that this budget really has."""
     one_try = Budget(max(gaussian.epsilon_of(mu, delta), _LEAST_EPSILON), delta)
     epsilon, order = _best(one_try.mu, delta, tries)
     return one_try, epsilon, order
 
 
 def _best(mu: float, delta: float, tries: Tries) -> tuple[float, float]:
-    """Return the least ε over all orders, and its order. All is fixed in advance, so the best order may be taken.
+    """Return the least ε over all orders, and its order. Everything is fixed in advance, so the best order may be used.
 
     (λ, ρ)-RDP is (ε, δ)-DP with ε = ρ + log(1 − 1/λ) − (log δ + log λ)/(λ − 1)    (Canonne, Kamath, Steinke 2020).
     """
@@ -186,7 +187,7 @@ def _divergences(orders: NDArray[np.float64], mu: float, tries: Tries) -> NDArra
 
 
 def _log_ratio(gamma: float, mu: float) -> float:
-    """Return the largest growth of log P[E] from one neighbour to the other, if P[E] = γ and E is μ-GDP; rounded up."""
+    """Return the largest growth of log P[E] between neighbours, for a μ-GDP event E with P[E] = γ, rounded up."""
     raised = 0.5 * math.erfc(-(NormalDist().inv_cdf(gamma) + mu) / math.sqrt(2))
     return math.log(raised / gamma) + _SLACK * (1 + mu)
 

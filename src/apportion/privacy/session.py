@@ -2,15 +2,15 @@
 
 A session is a Gaussian-DP filter. It may decide as it goes, based on earlier releases: as long as the μ² of all
 releases stays within the budget's, the whole is (ε, δ)-DP (docs/proofs/composition.md). A pure ε-DP release (Laplace,
-exponential) is charged the μ of the Gaussian curve below its own. If δ is 0, there are only pure releases, and their ε
-add up.
+exponential) is charged the μ of the Gaussian curve below its own. If δ is 0, only pure releases are possible, and their
+ε add up.
 
 A session protects one neighbour relation, and releases only statistics that state their sensitivity for it.
 
 Releases by a planned mechanism, such as those on Poisson samples of the users, do not fit that filter. A session with
 such releases fixes all its parameters in advance, by `plan_with`, and is accounted numerically.
 
-The mechanism decides how a release is drawn and what it costs (`privacy.mechanisms`): `release_with` takes any.
+The mechanism decides how a release is drawn and what it costs (`privacy.mechanisms`). `release_with` takes any.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Session(Declarations):
         window: the time span of the data, declared.
         ledger: a durable record that every charge is written to first: an account of a `Ledger`.
         neighbours: the neighbour relation that the session protects.
-        checkpoint: where releases are stored, so that a fit that was stopped can go on.
+        checkpoint: where releases are stored, so that a stopped fit can be resumed.
 
     Example:
         >>> from apportion.statistics import UserMean
@@ -136,7 +136,7 @@ class Session(Declarations):
 
     @property
     def account(self) -> str | None:
-        """Which account of a ledger is charged, the same for every handle on it; None without a ledger."""
+        """The account of a ledger that is charged, the same for every handle on it; None without a ledger."""
         if self._ledger is None:
             return None
         return str(getattr(self._ledger, "identity", type(self._ledger).__qualname__))
@@ -149,7 +149,7 @@ class Session(Declarations):
         return math.fsum(map(self._cost_of, self._releases)) / worth(self.budget)
 
     def plan(self, **fractions: float | Sequence[float]) -> Plan:
-        """Divide what is left. The fractions are of the whole budget and must fit in what is unspent."""
+        """Divide the unspent budget. The fractions are relative to the whole budget and must fit in what is left."""
         if self._schedule is not None:
             raise BudgetError("All releases of this session were fixed in advance; nothing else can be planned.")
         return make_plan(self.budget, max(0.0, 1 - self.spent), fractions)
@@ -157,7 +157,7 @@ class Session(Declarations):
     def plan_with(
         self, mechanism: PlannedType, steps: int, **fractions: float | Sequence[float]
     ) -> tuple[Plan, PlannedShare[PlannedType]]:
-        """Fix everything this session will do: Gaussian releases, and releases by a planned mechanism for the rest.
+        """Fix all releases of this session: Gaussian ones, and planned ones that use the rest of the budget.
 
         Args:
             mechanism: the mechanism that draws the planned releases.
@@ -189,7 +189,7 @@ class Session(Declarations):
     def plan_sampled(
         self, steps: int, probability: float, **fractions: float | Sequence[float]
     ) -> tuple[Plan, PlannedShare[SampledGaussian]]:
-        """Fix everything this session will do: Gaussian releases, and sampled ones for the rest of the budget.
+        """Fix all releases of this session: Gaussian ones, and sampled ones that use the rest of the budget.
 
         Args:
             steps: the number of releases, each on a fresh Poisson sample of the users.
@@ -217,13 +217,13 @@ class Session(Declarations):
         """Charge the share and a part of δ, then return the keys whose counts with noise pass a threshold.
 
         Args:
-            name: of the release.
-            counts: of keys that are private.
+            name: the name of the release.
+            counts: the counts of private keys.
             share: pays for the counts.
             keys_delta: pays for the list: it sets the threshold.
 
-        Privacy: as a release of the share, and `keys_delta` is added to δ (docs/proofs/keys.md). Keys below the
-        threshold, and how many there are, stay hidden.
+        Privacy: the cost of the share, plus `keys_delta` in δ (docs/proofs/keys.md). Keys below the threshold, and
+        their number, stay hidden.
         """
         mechanism = (ThresholdedLaplace if self.budget.pure else ThresholdedGaussian)(keys_delta)
         listed: Listed = self.release_with(mechanism, name, counts, share)
@@ -250,7 +250,7 @@ class Session(Declarations):
         """Draw a fresh Poisson sample of the users, charge, then return the sum over the sample with Gaussian noise.
 
         Args:
-            name: of the release.
+            name: the name of the release.
             form: makes the sum over exactly the users in the sample that it is given.
             share: as planned by `plan_sampled`.
 
@@ -269,10 +269,10 @@ class Session(Declarations):
         second: Callable[[Sample, Any], BoundedSum],
         shares: tuple[PlannedShare[SampledGaussian], PlannedShare[SampledGaussian]],
     ) -> Any:
-        """Release a sum over a fresh sample, then another over the same one that may depend on what came out.
+        """Release a sum over a fresh sample, then a second sum over the same sample that may depend on the first.
 
         Privacy: the shares are from `PlannedShare.in_parts`; together they cost what one release with the whole share
-        costs (docs/proofs/optimizers.md). Returns the second; `second` gets the first.
+        costs (docs/proofs/optimizers.md). `second` receives the first released sum. The method returns the second.
         """
         (one, other), mechanism = map(release_name, names), shares[0].mechanism
         sample = self._sample(one.text, mechanism.probability)
@@ -296,11 +296,11 @@ class Session(Declarations):
 
     @property
     def receipts(self) -> tuple[Receipt, ...]:
-        """What the ledger gave back for its charges so far."""
+        """The receipts that the ledger returned for its charges so far."""
         return tuple(self._receipts)
 
     def readmit(self, releases: Sequence[Release], receipts: Sequence[Receipt] = ()) -> None:
-        """Take note of releases that this run made, and charged, before it was stopped. Nothing is drawn or charged."""
+        """Record releases that this run made, and charged, before it was stopped. Nothing is drawn or charged."""
         with self._lock:
             self._receipts[:0] = receipts
             for record in releases:
@@ -340,14 +340,14 @@ class Session(Declarations):
         record = recorded(name, mechanism, statistic, share, scale, self.budget)
         planned = share if isinstance(share, PlannedShare) else None
         drawn = self._drawn_or_kept(Pending(record, mechanism, statistic, scale), planned)
-        if isinstance(drawn, Listed):  # how many keys there are is known now, and as released
+        if isinstance(drawn, Listed):  # the number of keys is known only now, from the released list
             with self._lock:
                 held = self._releases
                 self._releases = [replace(each, shape=drawn.shape) if each is record else each for each in held]
         return drawn
 
     def _drawn_or_kept(self, pending: Pending, planned: PlannedShare[Any] | None) -> Any:
-        """Charge and draw; what a checkpoint holds is neither charged nor drawn again."""
+        """Charge and draw. A release that the checkpoint holds is neither charged nor drawn again."""
         record, checkpoint = pending.release, self._checkpoint
         if checkpoint is None:
             self._charge(record, planned)
@@ -358,7 +358,7 @@ class Session(Declarations):
             if kept is not None:
                 self._charge(record, planned, kept)
                 return kept.value
-            opened(pending.statistic, self.exact)  # forms a deferred sum: what stops it stops it before the charge
+            opened(pending.statistic, self.exact)  # forms a deferred sum: if that fails, it fails before the charge
             receipt = self._charge(record, planned)
             checkpoint.begin(number, turn)
             drawn = self._draw(pending)
@@ -366,7 +366,7 @@ class Session(Declarations):
             return drawn
 
     def _turn_at(self, checkpoint: Checkpoint) -> int:
-        """The turn of this session at its checkpoint, claimed at first use. A later session ends it."""
+        """Return this session's turn at its checkpoint, claimed at first use. A later session ends the turn."""
         if self._turn is None:
             self._turn = checkpoint.claim()
         return self._turn
@@ -384,9 +384,9 @@ class Session(Declarations):
         return mu, gaussian.epsilon_of(mu, self.budget.noise_delta)
 
     def _charge(self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None = None) -> Receipt | None:
-        """Refuse a name that is taken and what the plan or the budget does not allow; else charge durably and keep it.
+        """Refuse a name that is taken and a release beyond the plan or the budget. Else charge durably and record it.
 
-        One charge at a time, before any noise is drawn. What was stored was charged then, and is only kept.
+        One charge at a time, before any noise is drawn. A stored release was charged earlier and is only recorded.
         """
         with self._lock:
             return self._admit(record, planned, kept)
@@ -394,7 +394,7 @@ class Session(Declarations):
     def _admit(
         self, record: Release, planned: PlannedShare[Any] | None, kept: Kept | None, *, readmitted: bool = False
     ) -> Receipt | None:
-        """Check a release, charge it unless it was charged before, and keep it. The lock is held."""
+        """Check a release, charge it unless it was charged before, and record it. The caller holds the lock."""
         receipt, cost = None if kept is None else kept.receipt, None
         self._spent.refuse_taken(record.name)
         stored = kept is not None and not readmitted
@@ -418,7 +418,7 @@ class Session(Declarations):
         return receipt
 
     def _charge_plan(self, name: str, event: Event) -> None:
-        """Charge the ledger for a whole plan, once; a checkpoint knows whether that was done. It refuses by raising."""
+        """Charge the ledger once for a whole plan, unless the checkpoint says it was done. It refuses by raising."""
         assert self._ledger is not None
         kept = self._checkpoint
         turn = 0 if kept is None else self._turn_at(kept)
@@ -434,15 +434,15 @@ class Session(Declarations):
         return Sample(self._secret(name), probability)
 
     def _secret(self, name: str) -> bytes:
-        """A fresh secret for a sample; the auditor's replay overrides this to feed recorded ones."""
+        """Return a fresh secret for a sample. The auditor's replay overrides this to feed recorded secrets."""
         return self._noise_of("sample").key()
 
     def _noise_of(self, use: str) -> NoiseSource:
-        """The source of one draw. With a checkpoint a seeded one starts anew for each, as if it had never stopped."""
+        """Return the source of one draw. With a checkpoint, a seeded source starts anew: a stop makes no difference."""
         at = None if self._checkpoint is None else getattr(self.noise, "at", None)
         made: NoiseSource = self.noise if at is None else at(f"{use} {len(self._releases)}")
         return made
 
     def _draw(self, pending: Pending) -> Any:
-        """Draw what was charged for; the auditor's replay overrides this to feed recorded values."""
+        """Draw the release that was charged. The auditor's replay overrides this to feed recorded values."""
         return pending.mechanism.draw(opened(pending.statistic, self.exact), pending.scale, self._noise_of("draw"))

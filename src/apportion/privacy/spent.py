@@ -1,4 +1,4 @@
-"""What the releases of a session took so far, kept as numbers: a session may make very many releases."""
+"""What the releases of a session have cost so far, kept as numbers because a session may make very many releases."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Spent:
         self._deltas: list[float] = []
 
     def refuse_taken(self, name: str) -> None:
-        """Refuse a name that an earlier release has."""
+        """Refuse a name that an earlier release used."""
         if name in self._names:
             raise BudgetError(f"A release named {name!r} was already made in this session.")
 
     def refuse_beyond(self, record: Release, cost: float) -> None:
-        """Refuse a release that what is left of the budget does not pay for."""
+        """Refuse a release that costs more than is left of the budget."""
         if math.fsum([*self._deltas, record.delta]) > self._keys_delta * (1 + 1e-12):
             raise BudgetError(
-                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, beyond the "
-                f"{self._keys_delta:g} that the budget keeps for them (keys_delta)."
+                f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, but the "
+                f"budget reserves {self._keys_delta:g} for such lists (keys_delta)."
             )
         if math.fsum([*self._costs, cost]) > self._worth:
             left = max(0.0, 1 - math.fsum(self._costs) / self._worth)
@@ -42,7 +42,7 @@ class Spent:
             )
 
     def take(self, record: Release, cost: float | None) -> None:
-        """Take note of a release; the cost is None if it was fixed in advance with all others."""
+        """Record a release. The cost is None if all releases were fixed in advance."""
         self._names.add(record.name)
         if cost is not None:
             self._costs.append(cost)

@@ -60,12 +60,12 @@ class Release:
         shape: the shape of what was released.
         share: the fraction of the budget.
         mu: its Gaussian-DP parameter, or a bound on it; None if it has none.
-        sensitivity: of the hidden sum, in the norm that the mechanism needs.
+        sensitivity: the sensitivity of the hidden sum, in the norm that the mechanism needs.
         derivation: how the sensitivity follows, in words.
-        stddev: of the noise; for a choice, the scale at which scores are distinguished.
+        stddev: the standard deviation of the noise; for a choice, the scale at which scores are distinguished.
         epsilon: the ε of a purely ε-DP release, otherwise None.
         delta: the part of δ that a list of private keys takes; 0 for every other release.
-        threshold: that a count with noise had to reach for its key to be listed; None for every other release.
+        threshold: what a count with noise had to reach for its key to be listed; None for every other release.
     """
 
     name: str
@@ -127,9 +127,9 @@ class Statement:
         public: what was assumed public and is not protected.
         rules: public rules by which rows were kept or joined, each within one user's rows.
         unprotected: what else is not protected, for the headline.
-        keys_delta: the part of `delta` that is kept for lists of private keys; noise has the rest.
+        keys_delta: the part of `delta` that is reserved for lists of private keys; the rest is for noise.
         tuning: how the settings were chosen, and whether that was paid for, in words.
-        tuning_kind: the same as a key.
+        tuning_kind: the same, as a key.
         noise: where randomness came from.
         releasable: False if any part must not be published.
         neighbours: which two data sets are indistinguishable, and whose data is protected.
@@ -221,7 +221,7 @@ class Statement:
 
     @property
     def noise_delta(self) -> float:
-        """The part of δ that noise has."""
+        """The part of δ that is for noise."""
         return Budget(self.epsilon, self.delta, self.keys_delta).noise_delta
 
     @property
@@ -259,7 +259,7 @@ _TOO_LITTLE_TO_SHOW = 1e-6
 def rounded_up(value: float, digits: int = 4) -> float:
     """Round a cost up to this many digits for display: never below the true value by more than a millionth of it.
 
-    The rounding of sums on a lattice adds less than that to a sensitivity; the card has all digits.
+    The rounding of sums on a lattice adds less than that to a sensitivity. The card shows all digits.
 
     >>> rounded_up(0.99994), rounded_up(1.0000000009), rounded_up(1.00001)
     (1.0, 1.0, 1.001)

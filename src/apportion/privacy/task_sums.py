@@ -7,8 +7,8 @@ removing a task moves the sum by at most K². Replacing a task moves it by A - B
 
 Matrices come as factors F with S = FᵀF, which is positive semidefinite whatever the factor holds.
 
-A part may also carry the model's direction u and its size s in [0, 1]: (a u, c s, w wᵀ), in units of K². Directions
-that are opposite have the same outer product, so one release of all three moves by less than three releases would.
+A part may also carry the model's direction u and its size s in [0, 1]: (a u, c s, w wᵀ), in units of K². Opposite
+directions have the same outer product, so one release of all three moves by less than three separate releases would.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TaskModels(Rows):
 
 
 class SizedModels(TaskModels):
-    """One model per task, as `TaskModels`, with a size from 0 to 1 that is the task's own measure of its length.
+    """One model per task, as in `TaskModels`, with a size from 0 to 1: the task's own measure of the model's length.
 
     Args:
         values: one model per task.
-        norm: K.
+        norm: the bound K on the norm of a model.
         sizes: one per task.
         equal_lengths: whether every model has length K (within a margin) or is 0.
     """
@@ -65,7 +65,7 @@ class SizedModels(TaskModels):
 
     @classmethod
     def of(cls, models: Floats, sizes: Floats, norm: float, *, scaled: bool) -> Self:
-        """Scale every model to length `norm`, or only those that are longer; sizes are cut off at 0 and 1."""
+        """Scale every model to length `norm`, or only the longer ones. Clip sizes to [0, 1]."""
         bounded = (TaskModels.scaled if scaled else TaskModels.clipped)(models, norm)
         return cls(bounded._values, norm, np.clip(np.nan_to_num(sizes), 0.0, 1.0), equal_lengths=scaled)
 
@@ -100,7 +100,7 @@ class TaskMatrices(Hidden):
 
     Args:
         factors: F of every task, [tasks, rows, features]; float64.
-        norm: K.
+        norm: K; its square bounds the Frobenius norm of every matrix.
     """
 
     __slots__ = ("_factors", "_norm")
@@ -141,7 +141,10 @@ class TaskMatrices(Hidden):
 
 
 class OuterSum(BoundedSum):
-    """Σ_i w_i w_iᵀ, packed. Every part has rank one, which the cost of Wishart noise relies on: it is on no lattice."""
+    """Σ_i w_i w_iᵀ, packed.
+
+    Every part has rank one. The cost of Wishart noise relies on that, so the sum is not on a lattice.
+    """
 
     __slots__ = ()
 

@@ -1,10 +1,11 @@
-"""Rounds of a ratings fit that learn which items the same users choose, from who rated what and not from the values.
+"""Rounds of a ratings fit that learn which items the same users choose.
 
 They are rounds of the click recommender on the rows of ratings: each user j adds w_ij x_jᵀ to its items, with a unit
-vector x_j and Σ_i w_ij² = 1, so the sensitivity of a release is 1 (docs/proofs/recommend.md). The ratings fit has
-released popularity already. Before the last rounds users vote on how far to trust the vectors beside popularity, with
-the rows that are held out for votes on variances. If they trust popularity alone, the share of the last rounds is left
-to the ratings.
+vector x_j and Σ_i w_ij² = 1, so the sensitivity of a release is 1 (docs/proofs/recommend.md). A row counts as chosen by
+the place of its value in the scale: 1 at the top, 0 at the bottom. The ratings fit has released popularity already.
+From the third round on, vectors are those of the last two releases, averaged. Before the last rounds users vote on how
+far to trust the vectors beside popularity, with the rows that are held out for votes on variances. If they trust
+popularity alone, the share of the last rounds is left to the ratings.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.rounds import Power
-from apportion.allocation.weightings import SplitEqually
-from apportion.data.users import UserParts
+from apportion.allocation.weightings import SplitByValue, places_in_scale
+from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.counts import ReleasedPopularity
-from apportion.privacy import Plan, Purpose, Session, Share
-from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
-from apportion.recommend.click_rounds import denoised_vectors, random_start
-from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTastes, ClickTotals, default_dimension
+from apportion.privacy import Plan, Purpose, Rows, Session, Share
+from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes
+from apportion.recommend.click_rounds import ReleasedVectors, beside_popularity, denoised_vectors, random_start
+from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTotals, default_dimension
 from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
 from apportion.recommend.clicks_votes import (
     CLIP,
@@ -41,13 +42,12 @@ Floats = NDArray[np.floating[Any]]
 
 _CLEAR = 45.0  # popularity over the noise of a release with all of the budget, as users meet items
 _FEWEST_ROWS = 30.0  # of a typical user, who solves for a taste in each of up to 16 directions
+_AVERAGED_FROM = 2  # rounds before had vectors that are still far from the last
 _MOST_USERS = 50_000.0  # a fit takes about three times as long with choices; beyond this one has to ask for them
 
 
 def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
     """Return whether items stand so far out of the noise that choices are worth a share of a budget for ratings.
-
-    Of very many users choices are not learned unless they are asked for, because they take time.
 
     Args:
         popularity: of the items; released.
@@ -56,8 +56,12 @@ def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
     """
     total = max(float(popularity.sum()), 1e-9)
     met = float(np.square(popularity).sum()) / total
-    enough_rows = (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
-    return mu * met >= _CLEAR and enough_rows and n_users <= _MOST_USERS
+    return mu * met >= _CLEAR and (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
+
+
+def takes_long(n_users: float) -> bool:
+    """Return whether there are so many users that choices are learned only if they are asked for."""
+    return n_users > _MOST_USERS
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,20 @@ class Pace:
 TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1)
 TO_PREDICT_VALUES = Pace(16, 3.0, 2)
 """A seventh of the share is spent before the votes, in case that choices say nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceTastes:
+    """The taste from a user's own regression, in which rows count as chosen by their values, scaled to length 1."""
+
+    fold_in: FoldIn
+    value_range: tuple[float, float]
+    norm: float = 1.0
+
+    def __call__(self, users: Users, kernels: Kernels) -> Rows:
+        """Return the row of every user."""
+        solved = self.fold_in.solve(kernels, users, places_in_scale(users, self.value_range))
+        return Rows.scaled(solved[:, 1:], self.norm)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +134,7 @@ class ChoiceRounds:
         engine: where sums are formed.
         rows: those held out; None if there are no votes, and so no rounds.
         n_users: released, or declared public.
+        value_range: the public scale.
         pace: how much is learned, and when users vote; public.
         settings: of the rounds and the votes; public.
     """
@@ -126,6 +145,7 @@ class ChoiceRounds:
     engine: Engine
     rows: HeldOut | None
     n_users: float
+    value_range: tuple[float, float]
     pace: Pace
     settings: ClickSettings = field(default_factory=ClickSettings)
 
@@ -141,13 +161,14 @@ class ChoiceRounds:
         items, trust = self._start(popularity, fraction, rng), chosen.choices[0]
         if self.rows is None or rows_to_hold_out(self.n_users, plan.one("votes").mu) is None:
             return Choices(items, trust, chosen)
-        shares = plan.several("rounds")
+        shares, before = plan.several("rounds"), None
         for k, share in enumerate(shares):
             if k == len(shares) - self.pace.after_votes:
                 trust = self._trust(items, self.rows, plan.one("votes"))
                 if trust == chosen.choices[0]:
                     break
-            items = self._round(k, items, share)
+            released = self._released(k, items, share)
+            items, before = self._learned(items, released, before if k >= _AVERAGED_FROM else None), released
         return Choices(items, trust, chosen)
 
     def _plan(self, fraction: float) -> Plan:
@@ -162,13 +183,23 @@ class ChoiceRounds:
         dimension = min(default_dimension(mu, self.n_users, len(found)), len(found), self.pace.longest)
         return Items(found, found, popularity.counts.stddev, random_start(found, dimension, rng))
 
-    def _round(self, k: int, items: Items, share: Share) -> Items:
-        inner = Trust(self.settings.ridge, 0.0)
-        rows = ClickTastes(_fold_in(items, inner, self.settings)) if k else ClickTotals(items.rows.mean)
-        moments = add_up_one(self.engine, self.users, TaskMoments(SplitEqually(self.session.neighbours), rows))
-        released = self.session.release(Purpose.CHOICE_VECTORS.at(round=k + 1), moments, share)
-        stddev, given = moments.l2_sensitivity / share.mu, (self.settings.least_popularity, self.settings.steps)
-        return replace(items, rows=denoised_vectors(released, stddev, items.exposure, *given))
+    def _released(self, k: int, items: Items, share: Share) -> ReleasedVectors:
+        weights = SplitByValue(self.value_range, self.session.neighbours)
+        moments = add_up_one(self.engine, self.users, TaskMoments(weights, self._rows(k, items)))
+        found = self.session.release(Purpose.CHOICE_VECTORS.at(round=k + 1), moments, share)
+        return ReleasedVectors(beside_popularity(found, items.exposure), moments.l2_sensitivity / share.mu)
+
+    def _learned(self, items: Items, released: ReleasedVectors, before: ReleasedVectors | None) -> Items:
+        """Return the items with vectors from this release, and from the one before if it is given."""
+        found = released if before is None else released.with_another(before)
+        given = (items.exposure, self.settings.least_popularity, self.settings.steps)
+        return replace(items, rows=denoised_vectors(found.values, found.stddev, *given))
+
+    def _rows(self, k: int, items: Items) -> RowsOf:
+        """Every user's unit vector, from its own rows and released values."""
+        if k == 0:
+            return ClickTotals(items.rows.mean)
+        return ChoiceTastes(_fold_in(items, Trust(self.settings.ridge, 0.0), self.settings), self.value_range)
 
     def _trust(self, items: Items, rows: HeldOut, share: Share) -> Trust:
         choices = self.settings.choices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,30 @@ def random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Den
     return Denoised(vectors, np.zeros(len(found)))
 
 
+@dataclass(frozen=True, eq=False)
+class ReleasedVectors:
+    """One release of vectors, and the standard deviation of its noise."""
+
+    values: NDArray[np.float64]
+    stddev: float
+
+    def with_another(self, before: ReleasedVectors) -> ReleasedVectors:
+        """Return the average with a release of about the same vectors, weighted by precision.
+
+        The other one has coordinates of its own. It is turned by the rotation that brings it closest to this one.
+        """
+        left, _, right = np.linalg.svd(before.values.T @ self.values)
+        ours, theirs = 1 / self.stddev**2, 1 / before.stddev**2
+        values = ours * self.values + theirs * (before.values @ (left @ right))
+        return ReleasedVectors(values / (ours + theirs), float(1 / np.sqrt(ours + theirs)))
+
+
+def beside_popularity(released: Floats, exposure: Floats) -> NDArray[np.float64]:
+    """Return the vectors without what popularity alone explains."""
+    vectors = np.asarray(released, np.float64)
+    return np.asarray(vectors - np.outer(exposure / (exposure @ exposure), exposure @ vectors))
+
+
 def denoised_vectors(
     released: Floats,
     stddev: float,
@@ -40,8 +65,7 @@ def denoised_vectors(
         steps: EM steps.
         features: public ones that move the mean of the prior; None for none.
     """
-    vectors = np.asarray(released, np.float64)
-    vectors -= np.outer(exposure / (exposure @ exposure), exposure @ vectors)
+    vectors = beside_popularity(released, exposure)
     spread = np.maximum(exposure, least_popularity * exposure.mean())
     if features is None:
         return denoise_rows(vectors, stddev, spread, steps)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from apportion.data.users import Users
 from apportion.postprocessing.popularity import Exposure
+from apportion.postprocessing.running import VARIANCES, Belief
 from apportion.privacy.contributions import ClippedParts, Output
 from apportion.privacy.neighbours import Neighbours
 
@@ -24,8 +25,8 @@ Floats = NDArray[np.floating[Any]]
 NORMS = (0.7, 1.0, 1.5, 2.2, 3.2)
 """The public list, in units of a quarter of the value range; the first is taken where nothing can be told."""
 
-FIRST_VARIANCE = 0.9
-"""Of residuals, where nothing was released of them."""
+USUAL_VARIANCE = Belief(0.9, 0.25)
+"""Of residuals among data sets; all that is known where nothing was released of them."""
 
 _PART_NORM = 1.5
 _FULL_SAY = 3.0  # √n^j from which a user's say counts in full
@@ -33,8 +34,8 @@ _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
 _DISTORTION = 0.003  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
-_DIMENSIONS = ((90.0, 8), (45.0, 4), (22.0, 2), (3.5, 1))  # from which signal to noise of an item, as users meet it
-_VARIANCE_SPREAD = 0.5  # of residual variances among data sets
+_DIMENSIONS = ((90.0, 8), (45.0, 4), (22.0, 2))  # from which signal to noise of an item, as users meet it
+_LEAST_TOLD = 30.0  # of that signal times the root of a user's ratings, from which vectors have any length
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Residuals:
         clip_norm: the norm that is taken.
     """
 
-    variance: float
+    variance: Belief
     clip_norm: float
 
 
@@ -105,21 +106,18 @@ def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Re
     offsets = ((1 - kept) * mean - lost) / kept
     noise = np.square(2 * stddev / voters / kept)
     squares = np.maximum(np.square(offsets) - 2 * noise, 0.0)
-    variance = _variance(says[2], stddev / voters)
-    errors = squares + _DISTORTION * variance * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
+    variance = USUAL_VARIANCE.after(4 * float(says[2]), 4 * stddev / voters, 0.0).between(*VARIANCES)
+    errors = (
+        squares + _DISTORTION * variance.mean * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
+    )
     return Residuals(variance, NORMS[int(np.argmin(errors))])
-
-
-def _variance(quarter: float, stddev: float) -> float:
-    """Return the mean squared residual, shrunk towards the usual one as far as its noise requires."""
-    trust = 1 / (1 + np.square(4 * stddev / _VARIANCE_SPREAD))
-    return float(np.clip(FIRST_VARIANCE + trust * (4 * quarter - FIRST_VARIANCE), 0.1, 4.0))
 
 
 def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:
     """Return the length of item vectors: longer if items exceed the noise, but at most the ratings of a user.
 
-    It is 0 where items do not stand out of the noise: one round for biases alone, private damped means, is better then.
+    It is 0 where items do not stand out of the noise: a few rounds for biases alone, private damped means, are better
+    then. A user of many ratings knows its own taste better, so that vectors are of use from a smaller signal on.
 
     Args:
         exposure: of the tasks.
@@ -129,7 +127,8 @@ def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) 
     """
     met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
     signal = mu * met / clip_norm
-    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), 0)
+    shortest = int(signal * np.sqrt(rows) >= _LEAST_TOLD)
+    longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), shortest)
     return int(min(max(rows, 1), longest))
 
 

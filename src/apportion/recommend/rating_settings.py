@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from apportion.errors import InputError
 
-CHOICE_SHARE = 0.35
+CHOICE_SHARE = 0.3
 """The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
 SHARE_FOR_VALUES = 0.25
 """The share for choices if ranking is by value and popularity is clear enough, where nothing else is given."""
@@ -19,7 +19,7 @@ class RatingSettings:
 
     Attributes:
         dimension: length of item vectors; None to choose it from released popularity. If items do not stand out of the
-            noise, it is 0: then there is one round, for biases alone.
+            noise, it is 0: then there are up to three rounds, for biases alone.
         rounds: number of rounds after the one for biases.
         growth: ratio of the shares of consecutive rounds.
         exponent: weights over a user's tasks are popularity^-exponent.
@@ -28,16 +28,18 @@ class RatingSettings:
         most_overview_share: the most that these get together, in a second release if there are few users.
         counts_share: share for popularity.
         norms_share: share for the choice of the clip norm; nothing is spent where `clip` is given.
+        spread_share: share for how much users differ, which replaces `bias_variance`; 0 to keep that, and nothing is
+            spent where there are no votes.
         moments_share: share for the shared moments of all rounds.
-        votes_share: share for the votes on the three variances of users; 0 to keep these as they are.
+        votes_share: share for the votes on users' factors and tastes; 0 to keep the three variances as they are.
         feature_votes_share: share for the votes on users' tastes for features; nothing is spent without features.
         choice_share: the most that is spent on learning which items users choose, whose vectors are features of the
-            items then. None for 0.35 if ranking is by choice; else for 0.25 if there are no public features, users have
-            many rows and released popularity exceeds its noise by far, and otherwise for 0.
+            items then. None for 0.3 if ranking is by choice; else for 0.25 if users have many rows and released
+            popularity exceeds its noise by far, and otherwise for 0.
         held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
         latent_scale: relative size of the latent coordinates in a contribution.
-        bias_variance: prior variance of a user's bias.
+        bias_variance: prior variance of a user's bias; where it is learned, what is expected before that.
         scale_variance: prior variance of a user's factor on item biases.
         latent_variance: prior variance of a user's taste, per coordinate.
         start_scale: size of the stand-in item vectors of the first latent round.
@@ -60,6 +62,7 @@ class RatingSettings:
     most_overview_share: float = 0.05
     counts_share: float = 0.1
     norms_share: float = 0.004
+    spread_share: float = 0.01
     moments_share: float = 0.02
     votes_share: float = 0.01
     feature_votes_share: float = 0.01
@@ -84,11 +87,11 @@ class RatingSettings:
         """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
         return cls()
 
-    def ranking_by(self, what: str, *, with_features: bool) -> RatingSettings:
-        """Return the settings with a share for choices if ranking by choice is asked for; by value, features need none.
+    def ranking_by(self, what: str) -> RatingSettings:
+        """Return the settings, with a share for choices if ranking by choice is asked for.
 
-        >>> RatingSettings().ranking_by("choice", with_features=False).choice_share
-        0.35
+        >>> RatingSettings().ranking_by("choice").choice_share
+        0.3
         """
         if what not in ("value", "choice"):
             raise InputError(f"Expected rank_by to be 'value' or 'choice', got {what!r}.", argument="rank_by")
@@ -97,4 +100,4 @@ class RatingSettings:
             raise InputError(problem, argument="choice_share")
         if what == "choice":
             return replace(self, choice_share=self.choice_share or CHOICE_SHARE)
-        return replace(self, choice_share=0.0) if with_features else self
+        return self

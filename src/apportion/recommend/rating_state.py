@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.postprocessing import evidence, popularity
+from apportion.postprocessing.running import Beliefs
 from apportion.recommend.clip_norms import Residuals
 from apportion.recommend.features.ratings_items import Posterior
 from apportion.recommend.rating_votes import Known
@@ -33,6 +34,11 @@ class Start:
         """The mean of √n^j over users, n^j the ratings of a user."""
         return max(float(self.popularity.mean.sum()) / self.n_users, 1.0)
 
+    def beliefs(self, full_vote: float) -> Beliefs:
+        """Return what is known of shared moments; a user's vote counts in full from this total weight."""
+        weight = max(float(self.exposure.total.sum()) / self.n_users, 0.0)
+        return Beliefs.at_start(self.n_users * min(weight / full_vote, 1.0), self.residuals.variance)
+
 
 @dataclass(frozen=True)
 class State:
@@ -42,6 +48,7 @@ class State:
     posterior: Posterior
     residual_variance: float
     rounds: tuple[evidence.RoundEvidence, ...]
+    beliefs: Beliefs
 
     @property
     def known(self) -> Known:

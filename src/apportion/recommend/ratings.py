@@ -2,10 +2,10 @@
 
 The plan of a fit (docs/proofs/recommend.md has the bounds):
 
-1. overview: number of users and mean rating; popularity: weighted counts, deconvolved;
+1. overview: number of users and mean rating; popularity: weighted counts, deconvolved; how much users differ;
 2. a round for item biases, then `rounds` rounds for item biases and vectors. In each, every user solves a small
    regression alone and contributes residuals times tastes, its whole part clipped; one release carries the sums of
-   all tasks, a second, tiny one the moments that all tasks share. Where popularity is clear, rounds on who rated what
+   all tasks, a second, tiny one the moments that all tasks share. Where popularity is clear, rounds on users' choices
    come before that (`choice_rounds`): items that the same users choose are often valued alike;
 3. after each round the task parameters are re-estimated from all rounds so far by empirical Bayes. Public item
    features, if given, shift the mean of that prior; their effect is fitted from the same released values. They are also
@@ -36,10 +36,10 @@ from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
-from apportion.recommend import clip_norms
+from apportion.recommend import clip_norms, user_spread
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
-from apportion.recommend.choice_rounds import TO_PREDICT_VALUES, TO_RANK, ChoiceRounds, Choices, stands_out
+from apportion.recommend.choice_rounds import TO_PREDICT_VALUES, TO_RANK, ChoiceRounds, Choices, stands_out, takes_long
 from apportion.recommend.features.prior import FeaturesEstimator
 from apportion.recommend.features.ratings_items import ItemSide
 from apportion.recommend.model import FoldIn, RatingModel
@@ -58,7 +58,8 @@ _MOST_HELD_OUT = 1  # rows of a user
 _MOST_COPIED = 1 << 25  # rows; beyond it those that are not held out are copied in parts, in every pass
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
-_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for all of it
+_ROUNDS_OF_MEANS, _GROWTH_OF_MEANS = 3, 1.5  # where there are no vectors; the later ones clip less
+_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for it, or for choices that are not clear
 
 
 @with_constructor
@@ -96,7 +97,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         low, high = self.value_range
         check_value_range(self.value_range)
         chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
-        settings = chosen.ranking_by(self.rank_by, with_features=self.features is not None)
+        settings = chosen.ranking_by(self.rank_by)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
         entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
         session = entered.session
@@ -132,6 +133,7 @@ class _Fit:
         self._held_out: HeldOut | None = None
         self._choices: Choices | None = None
         self._votes = settings.votes_share > 0 and settings.rounds >= _ROUNDS_AFTER_VOTES
+        self._learns_spread = self._votes and settings.spread_share > 0
         if self._votes:
             self._items = self._items.trusting(_CAUTIOUS * settings.taste_variance)
         self._users = data.as_users
@@ -160,7 +162,7 @@ class _Fit:
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
-            if self._votes and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
+            if self._votes and start.dimension and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
                 self._vote_on_variances(state, plan)
                 self._vote_on_features(state, plan)
                 self._users = self._data.as_users
@@ -188,6 +190,8 @@ class _Fit:
             taken += self._listed.taken
         if self._votes:
             fixed["votes"] = chosen.votes_share
+        if self._learns_spread:
+            fixed["spread"] = chosen.spread_share
         if self._votes and self._features is not None:
             fixed["feature_votes"] = chosen.feature_votes_share
         n_rounds = chosen.rounds + 1
@@ -196,13 +200,15 @@ class _Fit:
         return self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
 
     def _plan_of_means(self, plan: Plan) -> Plan:
-        """One round for biases with all that is left; only with features some rows stay held out, to vote on them."""
+        """Some rounds for biases with all that is left; only with features some rows stay held out, to vote on them."""
         votes = self._votes and self._features is not None
         kept = {"feature_votes": plan.one("feature_votes").fraction} if votes else {}
         if not votes:
             self._users = self._data.as_users
         left, moments = 1 - self._session.spent - sum(kept.values()), self._settings.moments_share
-        return self._session.plan(**kept, moments=[moments], rounds=[left - moments])
+        n_rounds = min(_ROUNDS_OF_MEANS, self._settings.rounds + 1)
+        rounds = [(left - moments) * share for share in Geometric.growing(_GROWTH_OF_MEANS).shares(n_rounds)]
+        return self._session.plan(**kept, moments=[moments / n_rounds] * n_rounds, rounds=rounds)
 
     def _overview(self) -> Overview:
         """Return the number of users and the mean rating, released a second time if there are few users."""
@@ -242,7 +248,7 @@ class _Fit:
         return release_popularity(users, self._session, self._engine, plan.one("counts"), n_users)
 
     def _after_choices(self, popularity: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> Plan:
-        """Learn choices, whose vectors are features of the items from then on, unless there are public ones.
+        """Learn choices, whose vectors are features of the items from then on, beside public ones.
 
         If the settings leave it open whether choices are learned, released popularity decides.
 
@@ -250,18 +256,19 @@ class _Fit:
             A plan for what is left.
         """
         open_ = self._settings.choice_share is None
-        if not open_ or stands_out(popularity.posterior.mean, n_users, self._session.budget.mu):
+        clear = stands_out(popularity.posterior.mean, n_users, self._session.budget.mu)
+        if not open_ or (clear and not takes_long(n_users)):
             parts = (self._users_at_once(), self._data.as_users, self._session, self._engine, self._held_out)
-            rounds = ChoiceRounds(*parts, n_users, TO_PREDICT_VALUES if open_ else TO_RANK)
+            rounds = ChoiceRounds(*parts, n_users, self._range, TO_PREDICT_VALUES if open_ else TO_RANK)
             self._choices = rounds.run(popularity, self._choice_share, rng)
-            self._trust_choices(self._choices)
+            self._trust_choices(self._choices, 1.0 if clear else _CAUTIOUS)
         return self._plan(self._session.spent, counted=True)
 
-    def _trust_choices(self, choices: Choices) -> None:
+    def _trust_choices(self, choices: Choices, how_far: float) -> None:
         """Take the vectors for features of the items, if users voted for them."""
-        if choices.vectors_are_trusted and self._features is None:
-            released = self._items.with_released(choices.fold_in.features[:, 1:])
-            self._items = released.trusting(self._settings.choice_taste_variance)
+        if choices.vectors_are_trusted:
+            variance = how_far * self._settings.choice_taste_variance
+            self._items = self._items.with_choices(choices.fold_in.features[:, 1:], variance)
 
     def _start(self, plan: Plan, overview: Overview, released: ReleasedPopularity) -> tuple[Start, Weighting]:
         n_users, centre = overview.n_users, overview.centre
@@ -272,6 +279,7 @@ class _Fit:
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
         start = Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
+        start = self._learn_user_spread(plan, start)
         return replace(start, dimension=self._dimension(plan, start)), given.weights
 
     def _without_held_out(self, n_users: float) -> UserParts:
@@ -294,12 +302,27 @@ class _Fit:
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
         if self._settings.clip is not None:
-            return clip_norms.Residuals(clip_norms.FIRST_VARIANCE, self._settings.clip)
+            return clip_norms.Residuals(clip_norms.USUAL_VARIANCE, self._settings.clip)
         share = plan.one("norms")
         part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
         total = add_up_one(self._engine, self._users, part)
         released = self._session.release(Purpose.NORMS, total, share)
         return clip_norms.choose(released, total.l2_sensitivity / share.mu, exposure, _mu_of_rounds(plan))
+
+    def _learn_user_spread(self, plan: Plan, start: Start) -> Start:
+        """Take the variances between and within users from a release, unless all settings of users are fixed."""
+        if not self._learns_spread:
+            return start
+        share = plan.one("spread")
+        norm = user_spread.clip_norm_for(start.n_users, share.mu)
+        products = user_spread.PairProducts(self._range, start.centre, self._unit, norm)
+        total = add_up_one(self._engine, self._users, products.contribution(self._session.neighbours))
+        released = self._session.release(Purpose.USER_SPREAD, total, share)
+        stddev, rows = total.l2_sensitivity / share.mu, start.typical_root**2
+        found = user_spread.Spread(released, stddev, norm, start.n_users, rows)
+        self._spread = replace(self._spread, bias=found.of_biases(self._spread.bias))
+        residuals = replace(start.residuals, variance=found.within_users(start.residuals.variance))
+        return replace(start, residuals=residuals)
 
     def _dimension(self, plan: Plan, start: Start) -> int:
         """As given, or as far as items stand out of the noise."""
@@ -323,6 +346,7 @@ class _Fit:
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
             user_sums.l2_sensitivity / shares[1].mu,
+            start.beliefs(this_round.full_vote) if before is None else before.beliefs,
         )
         return self._learn(k, start, before, this_round, moments, released, task_sums.l2_sensitivity / shares[0].mu)
 
@@ -336,9 +360,9 @@ class _Fit:
             known = before.posterior.mean.shape[1]
             parameters[:, :known] = before.posterior.mean
             variances[:, :known] = before.posterior.variance
-        if k == 1:
+        if k == 1 and latent:
             parameters[:, 1:] = chosen.start_scale * self._first_vectors(start, parameters[:, 0], rng)
-        residual = start.residuals.variance if before is None else before.residual_variance
+        residual = start.residuals.variance.mean if before is None else before.residual_variance
         fold_in = self._fold_in(parameters, variances, residual)
         return RatingRound(
             features=np.asarray(fold_in.features, np.float64),
@@ -353,7 +377,7 @@ class _Fit:
             step=step_of(start.residuals.clip_norm),
             summary_clip=_SUMMARY_CLIP,
             summary_step=step_of(_SUMMARY_CLIP),
-            starting=k <= 1,
+            starting=k == 0 or (k == 1 and latent > 0),
             start_norm=float(np.sqrt(chosen.start_level * latent)),
         )
 
@@ -388,7 +412,7 @@ class _Fit:
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
         known = None if before is None else before.posterior
         posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
-        return State(start, posterior, moments.residual_variance, rounds)
+        return State(start, posterior, moments.residual_variance, rounds, moments.beliefs)
 
     def model(self, state: State, statement: Statement, *, by_choice: bool) -> RatingModel:
         """Return the public model, in the units of the values; it ranks by choice if asked to."""

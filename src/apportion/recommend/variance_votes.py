@@ -1,4 +1,4 @@
-"""Votes on how much users vary: the prior variances of a user's bias, factor on item biases and taste.
+"""Votes on how much users vary: the prior variances of a user's factor on item biases and of its taste.
 
 Each user predicts its held-out ratings from its other ones under a few settings, which differ from the default in one
 variance each, and adds the differences in squared error (`privacy.contributions.votes`). A variance is changed only if
@@ -22,15 +22,11 @@ from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
 
-CLIP_NORM = 0.5
+CLIP_NORM = 0.25
 _DOUBT = 2.0  # standard deviations
 _SPREAD_OF_VOTES = 0.1
 _LEAST = 1e-4  # of a variance, in place of 0
 _LEVELS: tuple[tuple[str, float], ...] = (
-    ("bias", 0.01),
-    ("bias", 0.1),
-    ("bias", 1 / 3),
-    ("bias", 3.0),
     ("scale", 0.1),
     ("latent", _LEAST),
     ("latent", 0.25),

@@ -1,4 +1,4 @@
-"""Accelerated descent on noisy gradients of a weighted risk, of all users or of several parts of them side by side."""
+"""Accelerated descent on noisy gradients of a weighted risk, for all users or for several parts side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Risk:
-    """What is minimised.
+    """The risk that is minimised.
 
     Attributes:
         bounded: weights of rows.
@@ -38,11 +38,11 @@ class Risk:
 
     @property
     def n_parts(self) -> int:
-        """How many sums are kept apart; 0 for one."""
+        """The number of separate sums; 0 for a single sum."""
         return 0 if self.parts is None else len(self.totals)
 
     def gradient(self, design: Design, theta: Floats, clip_norm: float) -> GradientTotal:
-        """The contribution of users to the gradient at these parameters, one row for each part."""
+        """Return the contribution of users to the gradient at these parameters, one row for each part."""
         slopes = Slopes(design, theta, clip_norm, by_task=False)
         return GradientTotal(Directions(design), slopes, self.bounded.weights, theta.shape[1], self.n_parts)
 
@@ -53,13 +53,13 @@ class Descent:
 
     Attributes:
         design: the rows.
-        clip_norm: to which the gradient of every row is clipped.
-        n_steps: how many steps.
-        step_size: of each.
+        clip_norm: the norm to which the gradient of every row is clipped.
+        n_steps: the number of steps.
+        step_size: the size of each step.
         ridge: λ of a penalty λ‖θ‖², whose gradient is added after the release.
-        radius: of the ball that parameters stay in.
+        radius: the radius of the ball in which parameters stay.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
-        purpose: of the releases.
+        purpose: the purpose of the releases.
     """
 
     design: Design
@@ -72,7 +72,7 @@ class Descent:
     purpose: Purpose
 
     def run(self, start: Floats, risk: Risk, session: Session, share: Share, progress: Progress | None) -> Floats:
-        """One θ for each part, from where it starts."""
+        """Return one θ for each part, starting from the given one."""
         directions, weights = Directions(self.design), risk.bounded.weights
         shares = share.split(**{f"{step}": 1 / self.n_steps for step in range(1, self.n_steps + 1)})
         theta = ahead = mean = start
@@ -91,5 +91,5 @@ class Descent:
 
 
 def steps_for(time: float, step_size: float) -> int:
-    """T = √(4τ/η): how many steps go as far as plain descent in a time of τ."""
+    """Return T = √(4τ/η), the number of steps that go as far as plain descent in a time of τ."""
     return math.ceil(math.sqrt(4 * time / step_size))

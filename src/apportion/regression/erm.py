@@ -29,8 +29,9 @@ from apportion.regression.user_sides import CodedLabels, Design, Directions, Slo
 
 Floats = NDArray[np.float64]
 
-_CONSTANT_SHARE, _COMPARISON_SHARE = 0.13, 0.2  # for the constant that the model must beat, and for the comparison
-_LEAST_EXPOSURE = 1e-3  # of the mean, so that step sizes stay finite
+# shares for the constant that the model must beat, and for the comparison
+_CONSTANT_SHARE, _COMPARISON_SHARE = 0.13, 0.2
+_LEAST_EXPOSURE = 1e-3  # least exposure relative to the mean, so that step sizes stay finite
 
 
 @with_constructor
@@ -42,7 +43,8 @@ class MultiTaskERM(MultiTaskRegression):
     Args:
         loss: "squared", "logistic", "huber", or an object with `value` and `derivative` (see `apportion.losses.Loss`).
         gradient_bound: Γ, the norm to which the gradient of each (user, task) pair is clipped; None for the largest
-            that the loss has within the domain, which clips nothing if labels are within feature_norm · domain_radius.
+            gradient of the loss within the domain, which clips nothing if labels are within feature_norm ·
+            domain_radius.
         domain_radius: r; parameters are projected onto this ball after every step.
         ridge: λ, a penalty for every observation. Its gradient is added after the release, λ times a released
             total weight.
@@ -52,15 +54,17 @@ class MultiTaskERM(MultiTaskRegression):
         max_steps: upper limit of the rule's own number.
         step_size: a factor on the rule's step sizes.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
-        floor: whether the model must be seen to beat one private constant for all tasks, which takes a third of the
-            budget; where it does not, the constant is published (`regression.task_floor`).
+        floor: whether the model must be shown to beat one private constant for all tasks. This takes a third of the
+            budget. If it does not, the constant is published (`regression.task_floor`).
 
     Attributes:
         coef_: coefficients, one row per task.
         task_ids_: the tasks, in the order of the rows.
-        intercept_: added to every score: what is left of the constant, 0 where the whole model is published.
-        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant.
-        n_steps_: how many steps were taken.
+        intercept_: a number that is added to every score: the remaining part of the constant, 0 if the whole model is
+            published.
+        model_part_: how far the published model lies on the way from the constant to the fitted model: 1 is the fitted
+            model, 0 the constant.
+        n_steps_: the number of steps taken.
         statement_: the privacy statement.
 
     Privacy: (ε, δ)-DP for adding or removing one user with all rows, for `coef_` and `n_steps_`. The list of tasks,
@@ -95,7 +99,7 @@ class MultiTaskERM(MultiTaskRegression):
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
 
     def decision_function(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
-        """θ_i · x for every row x and its task i, plus what is left of the constant."""
+        """Return θ_i · x for every row x and its task i, plus the remaining part of the constant."""
         return super().predict(X, tasks=tasks) + self.intercept_
 
     def _check(self) -> None:
@@ -156,7 +160,7 @@ class MultiTaskERM(MultiTaskRegression):
         engine: Engine,
         share: Share,
     ) -> Floats:
-        """One θ for each task, by weighted noisy gradient descent."""
+        """Return one θ for each task, by weighted noisy gradient descent."""
         directions = Directions(design)
         problem = self._problem(start, dimension, share.mu / start.weights.moved(1.0))
         n_steps = self.steps or number_of_steps(self.rule, problem, self.max_steps)
@@ -174,7 +178,7 @@ class MultiTaskERM(MultiTaskRegression):
         return mean if self.average else theta
 
     def _floored(self, theta: Floats, floor: TaskFloor, constant: TaskConstant, share: Share) -> Floats:
-        """The model as far as it is seen to beat one constant for all tasks."""
+        """Return the model, as far as it is shown to beat one constant for all tasks."""
         steepest = getattr(floor.design.loss, "steepest", None)
         slope = self._clip_norm() / self.feature_norm if steepest is None else float(steepest(floor.reach))
         reach = slope * (self.feature_norm * float(np.linalg.norm(theta, axis=1).max()) + abs(constant.score))

@@ -1,19 +1,20 @@
-"""A floor under a descent: a model is published only as far as it is seen to beat a private constant.
+"""A floor under a descent: a model is published only as far as it is shown to beat a private constant.
 
 The constant is nested in the model, in four steps, each paid for:
 
 1. A rough constant.
-2. Evidence: the gradient of the risk at that constant, along the features. Where it does not stand out of its noise, or
-   the constant itself is too rough to fall back on, no model is tried, and the rest of the budget goes to the constant.
+2. Evidence: the gradient of the risk at that constant, along the features. If it does not stand out of its noise, or
+   the constant itself is too rough to fall back on, no model is tried, and the rest of the budget is spent on the
+   constant.
 3. The descent on all coefficients, which starts at the constant.
-4. A comparison. Candidates lie on the way from the constant to the model. For each of them users tell, row by row, how
-   much larger its loss is than that of the constant; the weighted sums are released together, and a candidate is taken
-   only if its difference is below 0 by a margin of its noise. Otherwise the constant is published.
+4. A comparison. Candidates lie on the way from the constant to the model. For each candidate, users compute row by row
+   how much larger its loss is than that of the constant. The weighted sums are released together, and a candidate is
+   accepted only if its difference is below 0 by a margin of its noise. Otherwise the constant is published.
 
-A row's difference is at most the loss's steepest slope times how far its score can move, so the less a candidate
-moves, the less the comparison costs. For labels of two classes no row can gain more than the loss of the constant; a
-row that loses more than twice the loss of the score 0 counts as if it lost that. So a model that is right on one row
-and wrong on the next does not pass.
+A row's difference is at most the loss's steepest slope times how far its score can move, so the less a candidate moves,
+the less the comparison costs. For labels of two classes, no row can gain more than the loss of the constant. A row that
+loses more than twice the loss of the score 0 counts as losing that much. So a model that is right on one row and wrong
+on the next does not pass.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from apportion.regression.user_sides import Design, parameters_of
 
 Floats = NDArray[np.float64]
 
-WAYS = (0.5, 1.0)  # how far from the constant to the model candidates lie
-_MARGIN = 2.0  # standard deviations of the noise in a difference
-_STANDS_OUT = 2.0  # standard deviations of a squared length of noise
+WAYS = (0.5, 1.0)  # positions of the candidates on the way from the constant to the model
+_MARGIN = 2.0  # margin, in standard deviations of the noise in a difference
+_STANDS_OUT = 2.0  # in standard deviations of the squared length of noise
 
 
 @dataclass(frozen=True, eq=False)
 class LossDifferences:
-    """The loss of each candidate less that of the constant, for every row, clipped.
+    """The loss of each candidate minus that of the constant, for every row, clipped.
 
     Attributes:
         design: the rows.
         constant: parameters of the constant, one row for each part of the users, or the only one; released.
-        model: those of the model; released.
-        ends: what differences of each candidate are clipped to.
+        model: parameters of the model; released.
+        ends: the ends to which the differences of each candidate are clipped.
         by_task: whether a row's model is its task's, and the constant a score that all rows have.
     """
 
@@ -57,11 +58,11 @@ class LossDifferences:
     by_task: bool = False
 
     def __call__(self, users: Users) -> BoxedValues:
-        """One column for each candidate."""
+        """Return one column for each candidate."""
         return BoxedValues.clipped(self.each(users), self.ends.low, self.ends.high)
 
     def each(self, users: Users) -> Floats:
-        """The same as they are, before they are clipped."""
+        """Return the differences before they are clipped."""
         features, _, labels = self.design.rows(users)
         far = dot_rows(features, parameters_of(self.model, users, by_task=self.by_task))
         if self.by_task:
@@ -76,14 +77,17 @@ class LossDifferences:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """What differences of losses are clipped to, one number for each candidate; public or from released parameters."""
+    """The ends to which differences of losses are clipped, one number for each candidate.
+
+    They are public, or follow from released parameters.
+    """
 
     low: Floats
     high: Floats
 
     @classmethod
     def of(cls, loss: Loss, reach: float) -> Ends:
-        """Ends for a model whose differences are at most the reach, by its distance from the constant."""
+        """Return the ends for a model whose differences are at most the reach, by its distance from the constant."""
         reaches = np.array(WAYS) * max(reach, np.finfo(np.float64).tiny)
         if not hasattr(loss, "coded"):
             return cls(-reaches, reaches)
@@ -91,7 +95,7 @@ class Ends:
         return cls(-np.minimum(reaches, most), np.minimum(reaches, most))
 
     def chosen(self, noisy: Noisy, total: float) -> float:
-        """How far to go from the constant to the model: 0 where no candidate is seen to be better.
+        """Return how far to go from the constant to the model: 0 if no candidate is shown to be better.
 
         Args:
             noisy: released weighted sums of differences, each scaled to [-1/2, 1/2].
@@ -112,11 +116,11 @@ def stands_out(gradient: Floats, stddev: float) -> bool:
 
 
 def why_no_intervals(asked: bool, part: float, stopped: bool) -> str:
-    """One sentence that refuses intervals, or nothing where they are as good as they say.
+    """Return a sentence that refuses intervals; an empty one if the intervals are valid.
 
     Args:
-        asked: whether there are parts of the users to take intervals from.
-        part: how far from the constant to the model the published one lies.
+        asked: whether the users are divided into parts, from which intervals are computed.
+        part: how far the published model lies on the way from the constant to the fitted model.
         stopped: whether noise stopped the descent after the fewest steps.
     """
     if not asked:

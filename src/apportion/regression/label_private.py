@@ -51,7 +51,7 @@ Held = Users | RowsWithPublicColumns
 Bounding = Literal["robust", "paper"] | SampleLimit | Unbounded | LabelWeights
 
 _ROUGH = 1e-2  # tolerance of the weights of a first, rough estimate
-_MOST_LIMITS = 60  # tried, where the best limit is sought
+_MOST_LIMITS = 60  # most limits that are tried in the search for the best one
 _BY_NAME = ("robust", "paper")
 
 
@@ -65,32 +65,33 @@ class LabelPrivateRegression(UserRegression):
     Args:
         delta: 0 for pure ε-DP by Laplace noise; above 0 for Gaussian noise.
         label_range: (low, high), public. Labels outside are clipped.
-        noise_variance: of a label around the line, if it is public. None estimates it, and how much of it a user's rows
-            share, with `variance_share` of the budget, or takes the largest that the range allows if that is 0.
-        variance_share: share of the budget for that.
+        noise_variance: the variance of a label around the line, if it is public. None estimates it, and how much of it
+            a user's rows share, with `variance_share` of the budget; if that share is 0, it is the largest variance
+            that the range allows.
+        variance_share: share of the budget for that estimate.
         fit_intercept: whether to add a column of ones to the features. They must have full rank, together with it.
         target: "predictions" to minimise the squared error of the predictions on the rows themselves, which does not
             depend on the units of the features; "coefficients" for that of the coefficients, as the paper does.
-        bounding: "robust" for weights that hold up where the truth is curved or goes with the number of rows; "paper"
+        bounding: "robust" for weights that still work if the truth is curved or depends on the number of rows; "paper"
             for the C that is best if the truth is linear; SampleLimit(h) for least squares on at most h rows of each
             user (None: the h with the least total variance), Unbounded() for least squares on all rows; or the
-            `label_weights_` of another fit to the same features and users, for other labels of theirs.
+            `label_weights_` of another fit to the same features and users, for other labels.
         level: coverage of the intervals.
         interval_for: "rows" for intervals of the least squares line over these rows; "population" for that of the
-            population which these users were drawn from. Intervals of "paper" weights assume that labels' means are
-            linear in the features and that labels vary independently, and are for the population then.
+            population from which these users were drawn. Intervals of "paper" weights assume that labels' means are
+            linear in the features and that labels vary independently. They are then for the population.
         tolerance: how far the weights' total variance may be above the least one, as a fraction of it.
 
     Attributes:
         coef_: coefficients, one for each feature.
-        intercept_: 0 without one.
+        intercept_: the intercept; 0 without one.
         coef_intervals_: (low, high) for each coefficient.
-        intercept_interval_: (low, high).
+        intercept_interval_: (low, high) for the intercept.
         noise_stddev_: standard deviation of the privacy noise on each coefficient, the intercept last if there is one.
-        noise_variance_: of a label: as given, estimated, or the largest possible.
+        noise_variance_: the variance of a label: as given, estimated, or the largest possible.
         total_variance_: predicted squared error of the target: that of noise, and of the bias that weights may have, or
             of labels around a linear truth for "paper" weights.
-        gap_: how far that may be above the least possible one, as a fraction of it; nan where none was sought.
+        gap_: how far that may be above the least possible error, as a fraction of it; nan if no minimum was sought.
         threshold_: h of a limit on rows, otherwise None.
         label_weights_: C, for the features as given, in the order of users, or as the target "predictions" turns them.
         statement_: the privacy statement.
@@ -274,7 +275,7 @@ class LabelPrivateRegression(UserRegression):
         share: Share | tuple[Share, ...] | None,
         progress: Progress | None,
     ) -> Residuals:
-        """How residuals of labels scaled to a range of 1 vary: as given, as far as possible, or from releases."""
+        """Return how residuals vary if labels have a range of 1: as given, as much as possible, or from releases."""
         if not isinstance(share, Share):
             given = self.noise_variance
             return without_releases(None if given is None else given / self._width**2)
@@ -285,7 +286,7 @@ class LabelPrivateRegression(UserRegression):
         ends = float(self.label_range[0]), float(self.label_range[1])
         sizes = users.sizes[users.present]
         each = np.repeat(1 / sizes / len(sizes), sizes)
-        line = rough.variance / self._width**2  # of the rough coefficients, which residuals have in them
+        line = rough.variance / self._width**2  # variance of the rough coefficients, which is part of the residuals
         squares = self._noisy(
             Purpose.RESIDUALS, users, SquaredResiduals(ends, rough.values), each[:, None], session, parts["squares"]
         )
@@ -336,7 +337,7 @@ class LabelPrivateRegression(UserRegression):
         self.label_weights_ = made
 
     def _around(self, rows: _Rows, made: LabelWeights, structure: Structure) -> Floats:
-        """The covariance of all that is between the estimate without noise and what intervals are for."""
+        """Return the covariance of the difference between the noiseless estimate and the target of the intervals."""
         if made.for_lines:
             return np.asarray(structure.variance * (made.rows.T @ made.rows))
         if self.interval_for == "population":
@@ -357,7 +358,8 @@ class _Rows:
         self.back: Floats = np.eye(features.shape[1])
         if for_predictions:
             triangle = np.linalg.qr(features).R / math.sqrt(len(features))
-            triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]  # whatever the order of the users
+            # the signs do not depend on the order of the users
+            triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
                 raise InputError(
@@ -368,7 +370,7 @@ class _Rows:
 
     @cached_property
     def design(self) -> Design:
-        """What weights are compared with, and how far residuals may pull them away from it."""
+        """The design against which weights are compared, with least squares over all rows."""
         return Design(self.features, self.indptr)
 
 

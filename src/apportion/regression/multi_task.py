@@ -51,13 +51,13 @@ class Start:
 
 @with_constructor
 class MultiTaskRegression(InteractionsEstimator, ABC):
-    """One linear model per task from (user, task) rows, every user's whole contribution bounded.
+    """One linear model per task from (user, task) rows. Every user's whole contribution is bounded.
 
     Args:
         feature_norm: the norm to which rows of X are clipped; public.
         allocation: how a user's unit of sensitivity is divided over tasks.
         users_share: share of the budget for the number of users.
-        counts_share: share for what the allocation asks for.
+        counts_share: share for the counts that the allocation asks for.
         exposure_share: share for the total weight of every task; 0 to use the allocation's estimate, None to release it
             only if the allocation has no counts to estimate it from.
     """
@@ -89,14 +89,15 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
 
         Args:
             X: features, one row per observation; add a column of ones for an intercept. With
-                `engine=SparkEngine(spark)` a frame of that session; `y`, `tasks` and `users` are names of its columns.
+                `engine=SparkEngine(spark)`, X is a frame of that session, and `y`, `tasks` and `users` are names of its
+                columns.
             y: labels, one per row.
-            tasks: which task a row belongs to, integers or text.
-            users: whose row it is. Several rows of a user for one task count as one, their mean; labels of two classes
-                must then be alike.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            task_ids: the public list of tasks; without it, which tasks occur is revealed.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
+            tasks: the task of each row, integers or text.
+            users: the user of each row. Several rows of a user for one task are replaced by their mean; labels of two
+                classes must then agree.
+            groups: the same as `users`, for scikit-learn tools that use this name; give at most one of the two.
+            task_ids: the public list of tasks; without it, the fit reveals which tasks occur.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
         """
         if is_frame(X):
             with observed_on_spark(self.engine, X, y, tasks, one_of(users, groups), task_ids) as on_cluster:
@@ -162,7 +163,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         return _EXPOSURE_SHARE if isinstance(policy, EqualSplit | UniformSample | TailSample) else 0.0
 
     def _plan(self, session: Session, statistics: dict[str, float]) -> Plan:
-        """Shares of the first releases, and of the statistics: given fractions of all the rest."""
+        """Return the shares of the first releases and of the statistics; `statistics` are fractions of the rest."""
         releases = self.allocation.releases
         first: dict[str, Any] = {"counts": [self.counts_share / releases] * releases} if releases else {}
         if self._public_users() is None:
@@ -177,7 +178,7 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         return session.plan(**first, **{name: part * rest for name, part in statistics.items()})
 
     def _start(self, observations: Observed, session: Session, engine: Engine, plan: Plan) -> Start:
-        """Release the number of users, what the allocation asks for, and every task's total weight."""
+        """Release the number of users, the counts that the allocation asks for, and every task's total weight."""
         users = observations.users
         public = self._public_users()
         n_users = public or release_number_of_users(users, session, engine, plan.one("users"))

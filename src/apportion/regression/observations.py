@@ -28,9 +28,9 @@ from apportion.estimators.frames import cluster_of, holds_text, numbers_beside
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Observations:
-    """Who took part in which task, with which features and which label.
+    """Which users took part in which tasks, with which features and labels.
 
-    Rows are in the order of `data`, user-major; a user has one row for a task. All of it is private.
+    Rows are in the order of `data`, user-major. A user has one row per task. All of it is private.
 
     Attributes:
         data: the pairs.
@@ -61,7 +61,7 @@ class Observations:
         users: ArrayLike,
         task_ids: ArrayLike | Vocabulary | None = None,
     ) -> Observations:
-        """Build from parallel arrays in any order; several rows of a user for one task become one, their mean.
+        """Build from parallel arrays in any order. Several rows of a user for one task are replaced by their mean.
 
         Args:
             features: one row per observation.
@@ -98,7 +98,7 @@ class Observations:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ObservationsOnSpark:
-    """The same on a cluster; rows of a user and a task are brought to their mean by the workers.
+    """The same on a cluster. The workers replace several rows of a user for one task by their mean.
 
     Attributes:
         data: the list of tasks.
@@ -121,7 +121,7 @@ Observed = Observations | ObservationsOnSpark
 def observed_on_spark(
     engine: Engine | None, frame: Any, label: Any, task: Any, users: Any, task_ids: ArrayLike | Vocabulary | None
 ) -> Iterator[ObservationsOnSpark]:
-    """Read a frame on the engine's cluster; columns but those of labels, tasks and users are features."""
+    """Read a frame on the engine's cluster. All columns except labels, tasks and users are features."""
     cluster = cluster_of(engine, users, task, label)
     names = numbers_beside(frame, users, label, task)
     with cluster.read_numbers(frame, users, {"features": names, "labels": label}, [task]) as rows:
@@ -131,7 +131,7 @@ def observed_on_spark(
 
 
 def mean_of_pairs(users: Users) -> Users:
-    """Return users with one row for each of their tasks, the mean of those there are."""
+    """Return users with one row for each of their tasks: the mean of their rows for it."""
     pairs = users.owner.astype(np.int64) * max(users.n_tasks, 1) + users.column("tasks")
     x, y, kept = _one_row_a_pair(users.column("features"), users.column("labels"), pairs)
     if len(kept) == users.n_rows:
@@ -142,7 +142,7 @@ def mean_of_pairs(users: Users) -> Users:
 
 
 def _listed(task_ids: ArrayLike | Vocabulary | None, rows: NumbersOnSpark, *, texts: bool) -> Vocabulary:
-    """The public list of tasks, or the tasks that occur."""
+    """Return the public list of tasks, or the tasks that occur."""
     if task_ids is None:
         found = rows.own_texts()
         return Vocabulary(as_text(found, "task") if texts else sorted(map(int, found)), name="task")
@@ -152,7 +152,7 @@ def _listed(task_ids: ArrayLike | Vocabulary | None, rows: NumbersOnSpark, *, te
 def _one_row_a_pair(
     features: NDArray[np.float64], labels: NDArray[np.float64], pairs: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """The mean row of every pair of user and task, and where its first row is; as they are if none is repeated.
+    """Return the mean row of every pair of user and task, and the position of its first row; unchanged if none repeats.
 
     A user's means follow from its own rows, in the order in which they are given.
     """

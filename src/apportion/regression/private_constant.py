@@ -1,8 +1,8 @@
 """The constant that a model must beat: from a private mean of labels, or by a private descent on the intercept alone.
 
-For labels of two classes the best constant follows from their mean m in [-1, 1]. The risk is linear in m, so what is
-best for an m that is known with noise is best for the mean of what m may be: that of a normal distribution cut off at
-both ends (`likely_mean`). A constant from few users is therefore drawn towards the score 0 rather than thrown about.
+For labels of two classes the best constant follows from their mean m in [-1, 1]. The risk is linear in m. So, if m is
+known only with noise, the best constant is that of the posterior mean of m: the mean of a normal distribution truncated
+at both ends (`likely_mean`). A constant from few users is therefore shrunk towards the score 0 instead of fluctuating.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from apportion.regression.user_sides import ClippedLabels, Design, Directions
 
 Floats = NDArray[np.float64]
 
-_ROUGHEST = 0.12  # standard deviation of the mean of labels that a constant to fall back on may have
-_HALVINGS = 60  # of the interval that a constant is sought in
+_ROUGHEST = 0.12  # largest standard deviation of the mean of labels at which a constant can be fallen back on
+_HALVINGS = 60  # halvings of the interval in which a constant is sought
 _POINTS = np.linspace(-1.0, 1.0, 2001)
 
 DescentOnConstant = Callable[[Risk, Share, Purpose], Descent]
@@ -33,11 +33,11 @@ class PrivateConstant:
     """The best constant of each part of the users, from releases whose precisions add up.
 
     Args:
-        loss: whose best constant is sought.
-        entry: of every row that stands for the intercept.
-        radius: of the ball that parameters stay in.
+        loss: the loss whose best constant is sought.
+        entry: the entry of every row for the intercept.
+        radius: the radius of the ball in which parameters stay.
         risk: the rows and their weights.
-        session: pays.
+        session: the session that pays.
     """
 
     def __init__(self, loss: Loss, entry: float, radius: float, risk: Risk, session: Session) -> None:
@@ -47,7 +47,7 @@ class PrivateConstant:
         self._last = np.zeros((len(risk.totals), 1))
 
     def found(self, turn: int, share: Share, descent: DescentOnConstant) -> Floats:
-        """The last entry of θ in each part, from this share and those before."""
+        """Return the last entry of θ in each part, from this share and the earlier ones."""
         if not hasattr(self._loss, "coded"):
             purpose = Purpose.CONSTANT if turn == 1 else Purpose.CONSTANT_AGAIN
             made = descent(self._risk, share, purpose)
@@ -60,11 +60,14 @@ class PrivateConstant:
 
     @property
     def serves(self) -> bool:
-        """Whether the constant so far is precise enough to fall back on; one of 0, or from descent, always is."""
+        """Whether the constant so far is precise enough to fall back on.
+
+        A constant of 0, or from descent, always is.
+        """
         return not self._precision.all() or float(1 / np.sqrt(self._precision.min())) <= _ROUGHEST
 
     def _add_mean(self, turn: int, share: Share) -> None:
-        """One more released mean of labels, weighed by its precision."""
+        """Release one more mean of labels, and weigh it by its precision."""
         risk, directions = self._risk, Directions(Design(0.0, self._loss, self._entry))
         labels = GradientTotal(directions, ClippedLabels(1.0), risk.bounded.weights, 1, risk.n_parts)
         total = add_up_one(risk.engine, risk.bounded.users, labels)
@@ -76,7 +79,7 @@ class PrivateConstant:
 
 
 def likely_mean(mean: Floats, stddev: Floats) -> Floats:
-    """The mean of what m in [-1, 1] may be, if nothing is known of it but a value with normal noise."""
+    """Return the posterior mean of m in [-1, 1], if only a value with normal noise is known about it."""
     apart = (_POINTS - np.clip(mean, -1 - 8 * stddev, 1 + 8 * stddev)[:, None]) / np.maximum(stddev, 1e-3)[:, None]
     likely = np.exp(-(np.square(apart) - np.square(apart).min(axis=1, keepdims=True)) / 2)
     found = np.asarray((likely * _POINTS).sum(axis=1) / likely.sum(axis=1))
@@ -84,7 +87,7 @@ def likely_mean(mean: Floats, stddev: Floats) -> Floats:
 
 
 def best_constant(loss: Loss, mean: float, reach: float) -> float:
-    """The score that minimises the loss of labels -1 and 1 with this mean, within ±reach, by halving."""
+    """Return the score that minimises the loss of labels -1 and 1 with this mean, within ±reach, by halving."""
     low, high = -reach, reach
     labels = np.array([-1.0, 1.0])
     for _ in range(_HALVINGS):

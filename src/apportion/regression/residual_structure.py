@@ -1,8 +1,8 @@
-"""How residuals vary around a released line: what users tell of them, and a structure from what was released.
+"""How residuals vary around a released line: what users contribute about them, and a structure from these releases.
 
-Each user tells two numbers: the mean of its squared residuals, and the square of its mean residual. Averages of both
-over users say how large residuals are and how much of them a user's rows share. Residuals are in units of the label
-range.
+Each user contributes two numbers: the mean of its squared residuals, and the square of its mean residual. Averages of
+both over users show how large residuals are and how much of them a user's rows share. Residuals are in units of the
+label range.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from apportion.regression.label_weights.robust import Structure
 
 Floats = NDArray[np.float64]
 
-LARGEST_VARIANCE = 0.25  # of labels within a range of 1; larger squares are clipped to it
-_GUESS = Structure(variance=0.03, shared=0.2, along_size=0.2)  # before anything is seen
-_DOUBT = 1.0  # how far the guess of a number may be off, over the number
-_CAREFUL = 1.0  # standard deviations that an estimate is raised by, for intervals
+LARGEST_VARIANCE = 0.25  # largest variance of labels within a range of 1; larger squares are clipped to it
+_GUESS = Structure(variance=0.03, shared=0.2, along_size=0.2)  # the guess before any release
+_DOUBT = 1.0  # standard deviation of the error of a guess, relative to the number
+_CAREFUL = 1.0  # standard deviations by which an estimate is raised, for intervals
 _ALONG_SIZE = 0.3  # for intervals: correlations up to 0.6 are then within two standard deviations
 _LEAST_VARIANCE = 1e-4
 _MOST_SHARED = 0.98
@@ -32,7 +32,7 @@ _MOST_SHARED = 0.98
 
 @dataclass(frozen=True)
 class Residuals:
-    """What is believed of residuals: a likely structure for weights, and one that is not too small for intervals."""
+    """The estimated structure of residuals: a likely one for weights, and a cautious one for intervals."""
 
     likely: Structure
     careful: Structure
@@ -43,8 +43,8 @@ class SquaredResiduals:
     """Squares of distances of labels from a released line, over the squared range, clipped to a quarter.
 
     Attributes:
-        label_range: public.
-        coefficients: of the line; released.
+        label_range: the public range of labels.
+        coefficients: the coefficients of the line; released.
         of_means: whether every row has the square of its user's mean distance instead of its own square.
     """
 
@@ -53,7 +53,7 @@ class SquaredResiduals:
     of_means: bool = False
 
     def __call__(self, users: Users) -> BoxedValues:
-        """One number for each row, from the rows of its user alone."""
+        """Return one number for each row, from the rows of its user alone."""
         low, high = self.label_range
         features = users.column("features")
         fitted = dot_rows(features, np.broadcast_to(self.coefficients, features.shape))
@@ -68,8 +68,8 @@ class Average:
     """An average over users of numbers up to a quarter, with its error.
 
     Attributes:
-        value: released, less what the noise of the line adds to it.
-        error: standard deviation of noise, of what users vary by, and of what the line adds.
+        value: the released average, minus what the noise of the line adds to it.
+        error: the standard deviation of its error: from noise, from the variation of users, and from the line.
     """
 
     value: float
@@ -77,13 +77,16 @@ class Average:
 
     @classmethod
     def of(cls, noisy: Noisy, added_by_line: float, n_users: int) -> Average:
-        """From a released sum of numbers scaled to [-1/2, 1/2], each user's with a weight of one over their number."""
+        """Make it from a released sum of numbers scaled to [-1/2, 1/2].
+
+        Each user has the weight 1/(number of users).
+        """
         value = LARGEST_VARIANCE * (float(noisy.values[0]) + 0.5) - added_by_line
         variance = LARGEST_VARIANCE**2 * (noisy.variance + 0.25 / n_users)
         return cls(value, float(np.sqrt(variance + added_by_line**2)))
 
     def believed(self, guess: float) -> tuple[float, float]:
-        """The average drawn towards a guess, by how much each is to be trusted; and the same for a careful reader."""
+        """Return the average shrunk towards a guess, by their precisions, and a cautious version for intervals."""
         doubt = _DOUBT * guess
         trust = doubt**2 / (doubt**2 + self.error**2)
         likely = float(np.clip(trust * self.value + (1 - trust) * guess, 0.0, LARGEST_VARIANCE))
@@ -91,23 +94,23 @@ class Average:
 
 
 def without_releases(variance: float | None) -> Residuals:
-    """The structure where nothing was released: with the variance that was given, or the largest possible."""
+    """Return the structure if nothing was released: with the given variance, or the largest possible one."""
     found = LARGEST_VARIANCE if variance is None else min(variance, LARGEST_VARIANCE)
     return Residuals(Structure(found, _GUESS.shared, _GUESS.along_size), Structure(found, 0.5, _ALONG_SIZE))
 
 
 def guessed() -> Structure:
-    """The structure before anything is seen."""
+    """Return the structure before any release."""
     return _GUESS
 
 
 def from_averages(squares: Average, means: Average, alone: float) -> Residuals:
-    """The structure from released averages of squares and of squared means.
+    """Return the structure from released averages of squares and of squared means.
 
     Args:
-        squares: of residuals.
-        means: of users' mean residuals, squared: v (ρ + (1 − ρ) k) on average.
-        alone: k, the mean over users of one over their number of rows; public.
+        squares: the average of squared residuals.
+        means: the average of users' squared mean residuals; its expectation is v (ρ + (1 − ρ) k).
+        alone: k, the mean over users of 1/(number of rows); public.
     """
     likely, careful = (max(each, _LEAST_VARIANCE) for each in squares.believed(_GUESS.variance))
     of_means = means.believed(_of_means(likely, _GUESS.shared, alone))
@@ -120,7 +123,7 @@ def _of_means(variance: float, shared: float, alone: float) -> float:
 
 
 def _shared(of_means: float, variance: float, alone: float) -> float:
-    """ρ from v (ρ + (1 − ρ) k); the guess where every user has one row, which tells nothing of it."""
+    """Return ρ from v (ρ + (1 − ρ) k); the guess if every user has one row, which says nothing about ρ."""
     if alone > 1 - 1e-9:
         return _GUESS.shared
     return float(np.clip((of_means / variance - alone) / (1 - alone), 1 - _MOST_SHARED, _MOST_SHARED))

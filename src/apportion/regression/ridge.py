@@ -117,13 +117,13 @@ class MultiTaskRidge(MultiTaskRegression):
 
 
 def default_gram_share(solve: str, dimension: int) -> float:
-    """How much of the statistics' share goes to Gram matrices.
+    """Return the part of the statistics' share for Gram matrices.
 
-    The error of A⁻¹b is A⁻¹(e − Eθ) to first order. With ‖θ‖ at the bound Γ_y/Γ_x of the paper, noise e of
-    Γ_x Γ_y/(μ√f_b) an entry and symmetric noise E of Γ_x²/(μ√f_A) on the diagonal and 1/√2 of that off it,
-    E‖Eθ‖² = (Γ_x Γ_y/μ)² (d + 1)/(2 f_A) and E‖e‖² = (Γ_x Γ_y/μ)² d/f_b. Their sum is least at
-    f_A : f_b = √((d + 1)/2) : √d. A shrunk solve takes most of the Gram matrices from what tasks have in common and
-    needs less of them; a fifth was found to serve budgets from ε = 0.5 to 5 on synthetic tasks.
+    The error of A⁻¹b is A⁻¹(e − Eθ) to first order. With ‖θ‖ at the bound Γ_y/Γ_x of the paper, noise e of Γ_x
+    Γ_y/(μ√f_b) per entry, and symmetric noise E of Γ_x²/(μ√f_A) on the diagonal and 1/√2 of that off it, E‖Eθ‖² = (Γ_x
+    Γ_y/μ)² (d + 1)/(2 f_A) and E‖e‖² = (Γ_x Γ_y/μ)² d/f_b. Their sum is least at f_A : f_b = √((d + 1)/2) : √d. A
+    shrunk solve takes most of the Gram matrices from what tasks have in common and needs less of them; a fifth was
+    found to serve budgets from ε = 0.5 to 5 on synthetic tasks.
     """
     if solve == "shrunk":
         return _GRAM_SHARE_WHEN_SHRUNK

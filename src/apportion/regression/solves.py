@@ -1,12 +1,12 @@
 """From released Gram matrices and moments to coefficients, task by task. Sees released arrays only.
 
-`solve_psd` is what the paper does: (Â + λ t I)⁺ b̂, the pseudo-inverse of the projection on the positive semidefinite
-cone. It divides by eigenvalues that are mostly noise.
+`solve_psd` is the method of the paper: (Â + λ t I)⁺ b̂, the pseudo-inverse of the projection on the positive
+semidefinite cone. It divides by eigenvalues that are mostly noise.
 
-`solve_shrunk` uses that the noise is known and that tasks resemble each other. Tasks whose users come from one
-population have A_i ≈ s_i C with a common C, so Â_i is shrunk towards s_i C as far as the noise requires; and with
-coefficients of variance τ² a coordinate, estimated over all tasks, what is best in mean square along an eigenvector
-of the shrunk matrix S with eigenvalue e is
+`solve_shrunk` uses two facts: the noise is known, and tasks resemble each other. Tasks whose users come from one
+population have A_i ≈ s_i C with a common C, so Â_i is shrunk towards s_i C as far as the noise requires. If
+coefficients have variance τ² per coordinate, estimated over all tasks, the best solution in mean square along an
+eigenvector of the shrunk matrix S with eigenvalue e is
 
     θ = b e / (e² + λ t e + σ_b²/τ² + ρ),
 
@@ -50,7 +50,7 @@ class Statistics:
 
 
 def solve_psd(released: Statistics, ridge: float) -> Floats:
-    """(Â + λ t I)⁺ b̂ for every task, line 7 of Algorithm 1 with the ridge added after the release."""
+    """Return (Â + λ t I)⁺ b̂ for every task: line 7 of Algorithm 1 with the ridge added after the release."""
     values, vectors = np.linalg.eigh(linalg.unpack(released.grams))
     values = values + ridge * released.exposure[:, None]
     kept = values > np.finfo(np.float64).eps * values.shape[1] * np.abs(values).max(axis=1, keepdims=True)
@@ -74,10 +74,10 @@ def solve_shrunk(released: Statistics, ridge: float) -> Floats:
 
 
 def task_scales(released: Statistics, shape: Floats) -> Floats:
-    """s_i of A_i ≈ s_i C, from two sources: Â_i's own component along C, and the released exposure.
+    """Return s_i of A_i ≈ s_i C, from two sources: Â_i's own component along C, and the released exposure.
 
-    The second is off by a factor that all tasks share (the mean squared length of features) and by a relative error
-    of its own for every task, both estimated over all tasks. They are averaged by their precisions.
+    The second has an unknown factor that all tasks share (the mean squared length of features) and a relative error of
+    its own for every task. Both are estimated over all tasks. They are averaged by their precisions.
     """
     weights = linalg.frobenius_weights(linalg.packed_dim(shape.size))
     squared_norm = float((weights * np.square(shape)).sum())
@@ -89,16 +89,16 @@ def task_scales(released: Statistics, shape: Floats) -> Floats:
     noise = np.square(factor * released.exposure_stddev)
     excess = float((np.square(own - other) - own_variance - noise).sum())
     size = float(np.square(other).sum())
-    relative = max(excess, 0.0) / size if size > 0 else 0.0  # no evidence of anything: all scales are 0
+    relative = max(excess, 0.0) / size if size > 0 else 0.0  # without any evidence, all scales are 0
     other_variance = noise + relative * np.square(other)
     together = np.maximum(own_variance + other_variance, _SMALLEST)
     return np.asarray(np.maximum((own * other_variance + other * own_variance) / together, 0.0))
 
 
 def _shrink(released: Statistics, shape: Floats, scales: Floats) -> tuple[Floats, Floats]:
-    """S, and ρ = E‖(S − A)θ‖² / ‖θ‖² for every task.
+    """Return S, and ρ = E‖(S − A)θ‖² / ‖θ‖² for every task.
 
-    What noise is left in S is that of Â where it was kept, and that of C where it was not.
+    The remaining noise in S is that of Â as far as Â was kept, and otherwise that of C.
     """
     n_tasks, size = released.grams.shape
     variance = released.gram_stddev**2
@@ -109,7 +109,7 @@ def _shrink(released: Statistics, shape: Floats, scales: Floats) -> tuple[Floats
 
 
 def _coefficient_variance(released: Statistics, eigenvalues: Floats) -> float:
-    """τ², from E‖b_i‖² = τ² Σ_k e_ik² + d σ_b², summed over tasks."""
+    """Return τ², from E‖b_i‖² = τ² Σ_k e_ik² + d σ_b², summed over tasks."""
     signal = float((np.square(released.moments) - released.moment_stddev**2).sum())
     return max(signal, 0.0) / max(float(np.square(eigenvalues).sum()), _SMALLEST)
 

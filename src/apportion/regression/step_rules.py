@@ -9,8 +9,8 @@ v_i n_i = t_i, the total weight of task i, its formulas become
     (a)   T = (μ²/d) Σ n_i² / Σ v_i⁻²              η_i^(t) = ‖C‖ / (Γ √(t_i² + T d/μ²) √t)
     (b)   T = (μ²/d) Σ n_i / Σ 1/(v_i² n_i)        η_i^(t) = 1 / (λ t_i t)
 
-(b) as the paper prints it has ω_i² for ω_i and T for t; its proof and its Lemma A.3 have what stands here. Everything
-that goes in is public or was released.
+In print, (b) has ω_i² instead of ω_i and T instead of t; the paper's proof and its Lemma A.3 agree with the form here.
+All inputs are public or released.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Problem:
         dimension: d.
         mu: μ of all steps together.
         gradient_bound: Γ.
-        radius: of the ball C that parameters stay in.
+        radius: the radius of the ball C in which parameters stay.
         strong_convexity: λ of one observation's loss, penalty included.
     """
 

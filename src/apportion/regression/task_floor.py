@@ -1,7 +1,7 @@
-"""A floor under models of many tasks: one private constant for all of them, and a comparison that is paid for.
+"""A floor under models of many tasks: one private constant for all tasks, and a comparison that is paid for.
 
-A user tells the mean of its labels, and later the means over its rows of how much larger the loss of each candidate is
-than that of the constant: one short vector each, whatever the number of its tasks, with a public norm.
+A user contributes the mean of its labels and, later, for each candidate the mean over its rows of the loss minus that
+of the constant. Each is one short vector with a public norm, whatever the number of the user's tasks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from apportion.regression.user_sides import Design
 Floats = NDArray[np.float64]
 
 _COMPARISON = Output(len(WAYS), float(np.sqrt(len(WAYS)) / 2), False, "mean differences of losses of a user")
-_ROUGHEST = 0.02  # noise in the mean difference of losses, over its range, at which a model is still tried
+# largest noise in the mean difference of losses, relative to its range, at which a model is still tried
+_ROUGHEST = 0.02
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class TaskConstant:
 
     Attributes:
         score: the constant; released.
-        mean: the mean of labels that it comes from, over their bound; released.
-        precision: of that mean.
+        mean: the mean of labels on which it is based, divided by their bound; released.
+        precision: the precision of that mean.
         n_users: about how many users there are; released.
     """
 
@@ -48,7 +49,7 @@ class TaskConstant:
 
 @dataclass(frozen=True, eq=False)
 class _MeanLabels:
-    """The mean label of each user over its bound, and 1: of norm at most √2."""
+    """The mean label of each user, divided by the bound, and 1: a vector of norm at most √2."""
 
     design: Design
     bound: float
@@ -73,15 +74,15 @@ class _MeanDifferences:
 
 @dataclass(frozen=True, eq=False)
 class TaskFloor:
-    """What both steps of the floor look at.
+    """What both steps of the floor use.
 
     Attributes:
-        users: with features and labels for each of their tasks.
+        users: the users, with features and labels for each of their tasks.
         design: the rows.
         reach: the largest score that a model may have; public.
-        neighbours: what the session protects.
-        session: pays.
-        engine: adds up.
+        neighbours: the neighbour relation that the session protects.
+        session: the session that pays.
+        engine: the engine that adds up.
     """
 
     users: UserParts
@@ -92,7 +93,7 @@ class TaskFloor:
     engine: Engine
 
     def constant(self, share: Share, before: TaskConstant | None = None) -> TaskConstant:
-        """Release the mean over users of their mean labels, and make a score of it and of one from before."""
+        """Release the mean over users of their mean labels, and turn it into a score, together with an earlier mean."""
         loss = self.design.loss
         bound = 1.0 if hasattr(loss, "coded") else self.reach
         output = Output(2, float(np.sqrt(2)), False, "the mean label of a user")
@@ -108,18 +109,18 @@ class TaskFloor:
         return TaskConstant(float(np.clip(scored, -self.reach, self.reach)), mean, precision, n_users)
 
     def can_tell(self, constant: TaskConstant, share: Share) -> bool:
-        """Whether a comparison would tell a model from a constant: known before any model is tried."""
+        """Whether a comparison could distinguish a model from a constant. This is known before any model is tried."""
         moved = _COMPARISON.clip_norm * moved_by_user(self.neighbours)
         return moved / share.mu / constant.n_users <= _ROUGHEST
 
     def chosen(self, constant: TaskConstant, model: Floats, reach: float, share: Share) -> float:
-        """Release how candidates compare with the constant; how far to go from it to the model.
+        """Release how candidates compare with the constant, and return how far to go from it to the model.
 
         Args:
-            constant: released.
+            constant: the constant; released.
             model: parameters of all tasks; released.
             reach: how far a row's loss can be from that of the constant, by released and public numbers.
-            share: of the budget.
+            share: the share of the budget.
         """
         ends = Ends.of(self.design.loss, reach)
         differences = LossDifferences(self.design, np.full((1, 1), constant.score), model, ends, by_task=True)

@@ -1,17 +1,18 @@
-"""Empirical risk minimisation over rows of which one user may own many, by noisy gradient descent.
+"""Empirical risk minimisation by noisy gradient descent, where one user may own many rows.
 
 Section 4 of Epasto et al., "Smoothly Bounding User Contributions in Differential Privacy" (2020): minimise the weighted
-risk Σ_i c_i ℓ(θ · x_i, y_i), where no user's weights add up to much. Every step has all rows. The gradient of every row
-is clipped, then weighted, then added, so that one user moves the sum by no more than its weight allows.
+risk Σ_i c_i ℓ(θ · x_i, y_i), where no user's weights add up to much. Every step uses all rows. The gradient of every
+row is clipped, then weighted, then added, so that one user moves the sum by no more than its weight allows.
 
 Steps. T releases that share μ have noise of standard deviation ν√T each, ν = sensitivity/μ: their mean has ν, whatever
 T is. Descent with Nesterov's momentum at step size η goes as far in T steps as plain descent in a time of τ = ηT²/4.
-Where the risk is flat, noise then moves parameters by about ντ in every coordinate, and where it is curved, by less; so
-τ is how much noise, and how much signal, is let in. By default τ is where √d ντ is half the radius of the domain, and
-η = 1/β for a risk whose curvature is at most β, which leaves T = √(4τβ), from 20 to 200: chosen on generated problems.
+In flat directions of the risk, noise then moves parameters by about ντ in every coordinate, and in curved ones by less.
+So τ determines how much noise, and how much signal, is let in. By default τ is chosen so that √d ντ is half the radius
+of the domain, and η = 1/β for a risk whose curvature is at most β, which gives T = √(4τβ), limited to 20 to 200. These
+choices were made on generated problems.
 
 Weights. Squared gradients average well below L², and noise does most harm in flat directions, where gradients vary
-least. On the same problems the excess risk was least where sampling counts as L²/8 to L²/16 for every Σ c².
+least. On the same problems the excess risk was least if the variance of sampling was taken as L²/8 to L²/16 times Σ c².
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FEWEST_STEPS, _MOST_STEPS = 20, 200
-_NOISE_REACH = 0.5  # of the domain's radius
-_SQUARED_GRADIENT = 1 / 8  # of a typical row, in units of L²
-_TOTAL_SHARE = 0.02  # for the total weight, where sizes are private
-_CONSTANT_SHARE, _EVIDENCE_SHARE = 0.2, 0.1  # for a rough constant, and to see whether a model is worth trying
-_COMPARISON = 0.25  # of what is left then: to compare the model with the constant
+_NOISE_REACH = 0.5  # relative to the domain's radius
+_SQUARED_GRADIENT = 1 / 8  # squared gradient of a typical row, in units of L²
+_TOTAL_SHARE = 0.02  # share for the total weight, if sizes are private
+# shares for a rough constant, and for the evidence that a model is worth trying
+_CONSTANT_SHARE, _EVIDENCE_SHARE = 0.2, 0.1
+_COMPARISON = 0.25  # part of the rest for the comparison of the model with the constant
 _MOST_CONSTANT_STEPS = 40
-_PARTS_SEED = 0  # public
+_PARTS_SEED = 0  # a public seed
 
 
 @with_constructor
@@ -76,13 +78,13 @@ class UserERM(ContributionsEstimator, UserRegression):
             determines how much noise is accepted (see `steps`).
         ridge: λ. Its gradient is added after the release.
         fit_intercept: whether to add a constant to every row.
-        trade_off: A, in (max_l Σ_{S_l} c)² + A Σ c², which the weights minimise. None balances what noise and sampling
-            do to a gradient: d (2L max_l Σ c/μ)² against L²/8 Σ c², so A = μ²/(32d), or μ²/(8d) where users are added
-            or removed, over `interval_parts` if there are any.
+        trade_off: A, in (max_l Σ_{S_l} c)² + A Σ c², which the weights minimise. None balances the effects of noise and
+            sampling on a gradient: d (2L max_l Σ c/μ)² against L²/8 Σ c². So A = μ²/(32d), or μ²/(8d) if users are
+            added or removed, divided by `interval_parts` if there are any.
         bounding: how each user's contribution is bounded: Smooth(), SampleLimit() or Unbounded().
-        floor: whether the model must be seen to beat a private constant (`regression.floor`), which takes under half of
-            the budget; where it does not, the constant is published. Without an intercept the constant is 0.
-        sizes: "private" protects how many rows each user has, and who is there; "public" if everybody may know both.
+        floor: whether the model must be shown to beat a private constant (`regression.floor`). This takes less than
+            half of the budget. If it does not, the constant is published. Without an intercept the constant is 0.
+        sizes: "private" protects how many rows each user has, and who takes part; "public" if everybody may know both.
         sizes_share: share of the budget for a histogram of sizes, from which the threshold is chosen, if they are
             private.
         max_size: a public bound on the threshold, if sizes are private.
@@ -90,25 +92,27 @@ class UserERM(ContributionsEstimator, UserRegression):
         step_size: η; None for one from the noise and the loss's `curvature`.
         average: whether to return the mean of the iterates, later ones weighing more, instead of the last.
         interval_parts: K > 1 divides users into K parts, by a public rule, and runs K descents on them side by side;
-            the model is the mean of the K and intervals are those of Student's t. It costs about √K in noise, and needs
-            public sizes. That all descents stop early is not in the intervals, so they are refused where noise stopped
-            a descent: where `n_steps_` is at its least, 20, or the whole model did not beat the constant. 0 for none.
+            the model is the mean of the K and intervals are those of Student's t. This costs a factor of about √K in
+            noise, and needs public sizes. Intervals do not account for descents that stop early, so they are refused if
+            noise stopped a descent: if `n_steps_` is at its minimum of 20, or if the whole model did not beat the
+            constant. 0 for no intervals.
         level: coverage of the intervals.
 
     Attributes:
         coef_: coefficients.
         intercept_: the constant, 0 without one.
-        coef_intervals_: (low, high) for each coefficient; None without interval parts, or where they are refused.
-        intercept_interval_: (low, high) of the intercept, likewise.
-        about_intervals_: why there are none, in one sentence; empty if there are.
-        model_part_: how far from the constant to the model the published one lies: 1 is the model, 0 the constant.
+        coef_intervals_: (low, high) for each coefficient; None without interval parts, or if they are refused.
+        intercept_interval_: (low, high) of the intercept, or None, in the same way.
+        about_intervals_: why there are no intervals, in one sentence; empty if there are some.
+        model_part_: how far the published model lies on the way from the constant to the fitted model: 1 is the fitted
+            model, 0 the constant.
         threshold_: h, above which a user's further rows add no weight.
-        n_steps_: how many steps were taken.
+        n_steps_: the number of steps taken.
         statement_: the privacy statement.
 
-    Privacy: (ε, δ)-DP. With public sizes, for replacing features and labels of all rows of one user, who moves a step's
-    gradient by at most 2 L max_l Σ_{S_l} c; with private ones, for adding or removing one user, whose weight is at
-    most h: L h, and the total weight is released too.
+    Privacy: (ε, δ)-DP. With public sizes, it is for replacing features and labels of all rows of one user, who moves a
+    step's gradient by at most 2 L max_l Σ_{S_l} c. With private sizes, it is for adding or removing one user, whose
+    weight is at most h and who moves it by at most L h; the total weight is released as well.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -254,12 +258,12 @@ class UserERM(ContributionsEstimator, UserRegression):
         return self._row_norm * self._of_loss("steepest", "gradient_bound")
 
     def _steepest(self) -> float:
-        """What slopes of the loss are taken to be at most: the loss's own bound, or what gradients are clipped to."""
+        """The assumed largest slope of the loss: the loss's own bound, or the norm to which gradients are clipped."""
         own = getattr(loss_of(self.loss), "steepest", None)
         return self._clip_norm() / self._row_norm if own is None else float(own(self._row_norm * self.domain_radius))
 
     def _smoothness(self, row_norm: float) -> float:
-        """β: the largest curvature that the risk may have, for rows of this norm."""
+        """Return β, the largest curvature that the risk may have, for rows of this norm."""
         return self._of_loss("curvature", "step_size") * row_norm**2 + 2 * self.ridge
 
     def _of_loss(self, name: str, instead: str) -> float:
@@ -280,7 +284,7 @@ class UserERM(ContributionsEstimator, UserRegression):
         return assumed
 
     def _parts(self, n_users: int) -> Integers | None:
-        """Return the part of each user: drawn by a public seed from the number of users alone."""
+        """Return the part of each user. It is drawn with a public seed and depends only on the number of users."""
         if not self.interval_parts:
             return None
         if n_users < self.interval_parts:
@@ -300,7 +304,7 @@ class UserERM(ContributionsEstimator, UserRegression):
         return session.plan(**before, **parts, gradients=rest - sum(parts.values()))
 
     def _risk(self, users: UserParts, dimension: int, parts: Integers | None, session: Session, plan: Plan) -> Risk:
-        """Weights of all rows, and the total weight of each part: public, or released."""
+        """Return the weights of all rows, and the total weight of each part, public or released."""
         share = plan.one("gradients")
         trade_off = self.trade_off or self._default_trade_off(dimension, share.mu)
         found = self._bounded(users, trade_off, session, plan.one("sizes") if "sizes" in plan else None)
@@ -324,7 +328,7 @@ class UserERM(ContributionsEstimator, UserRegression):
     def _fitted(
         self, dimension: int, risk: Risk, session: Session, plan: Plan, progress: Progress | None
     ) -> tuple[Floats, float]:
-        """One θ for each part, and how far from the constant to the model it lies."""
+        """Return one θ for each part, and how far it lies on the way from the constant to the model."""
         start = np.zeros((len(risk.totals), dimension))
         self.n_steps_ = 0
         if not self.floor:
@@ -333,10 +337,10 @@ class UserERM(ContributionsEstimator, UserRegression):
         if self.fit_intercept:
             start[:, -1] = intercept.found(1, plan.one("constant"), self._descent_on_constant)
         left = plan.one("gradients")
-        if not intercept.serves:  # then nothing is spent on evidence
+        if not intercept.serves:  # in this case nothing is spent on evidence
             left = Share(left.fraction + plan.one("evidence").fraction, left.of)
         if not (intercept.serves and self._worth_trying(start, risk, session, plan.one("evidence"))):
-            again = start.copy()  # what was handed to the engine keeps its value
+            again = start.copy()  # arrays that were passed to the engine must keep their values
             if self.fit_intercept:
                 again[:, -1] = intercept.found(2, left, self._descent_on_constant)
             return again, 0.0
@@ -361,7 +365,7 @@ class UserERM(ContributionsEstimator, UserRegression):
         return Descent(self._design, clip, *settings, Purpose.GRADIENT).run(start, risk, session, share, progress)
 
     def _descent_on_constant(self, risk: Risk, share: Share, purpose: Purpose) -> Descent:
-        """A descent on the intercept alone, for losses whose best constant does not follow from the mean label."""
+        """Return a descent on the intercept alone, for losses whose best constant is not given by the mean label."""
         clip = min(self._clip_norm(), self._constant * self._steepest())
         size = self.step_size if self.step_size is not None else 1 / self._smoothness(self._constant)
         n_steps = int(np.clip(steps_for(self._time(risk, clip, share, 1), size), 1, _MOST_CONSTANT_STEPS))
@@ -369,18 +373,18 @@ class UserERM(ContributionsEstimator, UserRegression):
         return Descent(design, clip, n_steps, size, self.ridge, self.domain_radius, True, purpose)
 
     def _time(self, risk: Risk, clip: float, share: Share, dimension: int) -> float:
-        """τ: how far a descent goes before noise moves parameters by too much; see the head of this module."""
+        """Return τ: how far a descent goes before noise moves parameters by too much; see the top of this module."""
         noise = risk.bounded.weights.moved(clip) / share.mu / float(risk.totals.min())
         return _NOISE_REACH * self.domain_radius / (math.sqrt(dimension) * noise)
 
     def _schedule(self, time: float) -> tuple[int, float]:
-        """T and η, given or from public and released numbers."""
+        """Return T and η: as given, or from public and released numbers."""
         longest = 1 / self._smoothness(self._row_norm) if self.step_size is None else self.step_size
         n_steps = self.steps or int(np.clip(steps_for(time, longest), _FEWEST_STEPS, _MOST_STEPS))
         return n_steps, longest if self.step_size is not None else min(longest, 4 * time / n_steps**2)
 
     def _compared(self, start: Floats, found: Floats, risk: Risk, session: Session, share: Share) -> float:
-        """How far from the constant to the model to go, by a paid comparison."""
+        """Return how far to go from the constant to the model, by a paid comparison."""
         longest = float(np.linalg.norm(found - start, axis=1).max())
         ends = Ends.of(loss_of(self.loss), self._row_norm * self._steepest() * longest)
         values = LossDifferences(self._design, start, found, ends)

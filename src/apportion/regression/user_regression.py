@@ -1,4 +1,4 @@
-"""What regressions on users' rows share: one `fit`."""
+"""What regressions on users' rows share: the method `fit`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class UserRegression(EngineEstimator, ABC):
         """Spend the budget on the data. Afterwards, attributes that end in _ may be released.
 
         Args:
-            X: features, one row per label; with `engine=SparkEngine(spark)` a frame of that session, `y` and `users`
-                being names of its columns.
+            X: features, one row per label. With `engine=SparkEngine(spark)`, X is a frame of that session, and `y` and
+                `users` are names of its columns.
             y: labels, one per row.
             users: the user of each row, integers or text.
-            groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
-            session: brings its own budget, noise and window; those of the estimator are then not used.
+            groups: the same as `users`, for scikit-learn tools that use this name; give at most one of the two.
+            session: a session with its own budget, noise and window, which replace those of the estimator.
             progress: called with the kind of step, the number done and the total.
         """
         self._check()

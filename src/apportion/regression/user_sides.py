@@ -65,9 +65,9 @@ class Design:
     """Rows as a loss sees them: features scaled down to a norm, followed by a constant if there is an intercept.
 
     Attributes:
-        feature_norm: to which features are scaled down; 0 leaves them out, so that the constant is all there is.
+        feature_norm: the norm to which features are scaled down; 0 leaves them out, so that only the constant remains.
         constant: the last entry of every row; 0 for none.
-        loss: what labels are for.
+        loss: the loss, which codes the labels.
     """
 
     feature_norm: float
@@ -75,7 +75,7 @@ class Design:
     constant: float = 0.0
 
     def rows(self, users: Users) -> tuple[Floats, Floats, Floats]:
-        """Return features, their lengths, and coded labels; kept, because every step asks again."""
+        """Return features, their lengths, and coded labels. They are kept, because every step needs them again."""
         made: tuple[Floats, Floats, Floats] = users.remembered(self, self._made)
         return made
 
@@ -93,13 +93,13 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """x/‖x‖ of every row."""
+    """The direction x/‖x‖ of every row."""
 
     design: Design
     norm: float = 1.0
 
     def __call__(self, users: Users, kernels: Any) -> ObservationRows:
-        """Return the directions of these users' rows; kept, because every step asks again."""
+        """Return the directions of these users' rows. They are kept, because every step needs them again."""
         made: ObservationRows = users.remembered(self, self._made)
         return made
 
@@ -114,7 +114,7 @@ class Slopes:
     Attributes:
         design: the rows.
         theta: parameters, one row for each task or part of the users.
-        bound: to which slopes are clipped.
+        bound: the bound to which slopes are clipped.
         by_task: whether a row's parameters are its task's; otherwise those of its user's part, or the only ones.
     """
 
@@ -132,7 +132,7 @@ class Slopes:
 
 
 def parameters_of(theta: Floats, users: Users, *, by_task: bool) -> Floats:
-    """The parameters of every row: those of its task, of its user's part, or the only ones."""
+    """Return the parameters of every row: those of its task, of its user's part, or the only ones."""
     if by_task:
         return np.asarray(theta[users.column("tasks")])
     if len(theta) == 1:

@@ -1,4 +1,4 @@
-"""Pages about a model: one that may be shared, and those that must not."""
+"""Pages about a model: one that may be shared, and others that must not be shared."""
 
 from __future__ import annotations
 

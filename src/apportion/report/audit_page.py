@@ -1,4 +1,4 @@
-"""The page of an audit: what was claimed, what was tested, what was found. Internal, because it uses raw data."""
+"""The page of an audit: what was claimed, tested and found. It is internal, because it uses raw data."""
 
 from __future__ import annotations
 

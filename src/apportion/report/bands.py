@@ -1,4 +1,4 @@
-"""Popularity bands: equally many items each, from most to least popular by *released* popularity."""
+"""Popularity bands with equally many items each, from most to least popular by *released* popularity."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Band:
 def popularity_bands(
     popularity: NDArray[np.floating[Any]], reliability: NDArray[np.floating[Any]], n_bands: int = 10
 ) -> list[Band]:
-    """Divide items into bands; if there are fewer items than bands, into fewer."""
+    """Divide items into bands. If there are fewer items than bands, make fewer bands."""
     order = np.argsort(-np.asarray(popularity, dtype=np.float64), kind="stable")
     parts = np.array_split(order, min(n_bands, len(order)))
     edges = np.linspace(0, 100, len(parts) + 1)

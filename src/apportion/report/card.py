@@ -30,7 +30,7 @@ def privacy_card(statement: Statement, selection: Mapping[str, Any] | None = Non
 
     Args:
         statement: the guarantee, including tuning if it was paid for.
-        selection: what private selection cost, from `evaluation.tuning.Tuned.selection`; None if it was not used.
+        selection: the cost of private selection, from `evaluation.tuning.Tuned.selection`; None if it was not used.
     """
     if selection is not None:
         _refuse_unless_paid(statement, selection)

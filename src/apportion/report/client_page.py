@@ -20,9 +20,9 @@ def client_page(federation: Federation, n_clients: int, journal: Sequence[Entry]
     """Return the page as self-contained HTML.
 
     Args:
-        federation: what was agreed on.
-        n_clients: length of the roster.
-        journal: every pass of the client's account.
+        federation: the agreed settings of the federation.
+        n_clients: the number of clients on the roster.
+        journal: every pass that the client's account records.
     """
     spent = sum(entry.cost for entry in journal)
     return render(

@@ -13,7 +13,7 @@ from apportion.report.wording import compact
 
 _LEFT = 46.0
 _LETTER = 6.7
-_LEAST_OF_A_LINE = 3  # points; a line through two would show a course that nobody measured
+_LEAST_OF_A_LINE = 3  # least number of points of a line; a line through two would show a course that nobody measured
 
 
 def figure_in_words(figure: Figure | None) -> str:
@@ -48,7 +48,7 @@ class Axis:
     @classmethod
     def of_slices(cls, slices: Sequence[str]) -> Axis:
         """Return an axis of popularity slices, from the rarest to the most popular."""
-        short = slice_labels(len(slices), "last", "top")
+        short = slice_labels(len(slices), "rare", "top")
         return cls("items by popularity", range(len(slices)), words=tuple(slices), short_words=short)
 
     def scale(self, start: float, end: float) -> Linear | Log:
@@ -128,7 +128,7 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 
 
 def _apart(curves: Sequence[Curve], axis: Axis) -> dict[str, float]:
-    """How far to the side each curve's marks go: where no lines are drawn, beside one another."""
+    """Return how far to the side each curve's marks go. If no lines are drawn, the marks stand beside one another."""
     marked = [curve.name for curve in curves if not curve.is_level]
     apart = 0.0 if len(axis.values) >= _LEAST_OF_A_LINE else min(14.0, 60.0 / max(1, len(marked)))
     return {curve.name: 0.0 for curve in curves} | {
@@ -139,7 +139,7 @@ def _apart(curves: Sequence[Curve], axis: Axis) -> dict[str, float]:
 def _draw(
     picture: Drawing, curve: Curve, axis: Axis, across: Linear | Log, up: Linear, right: float, shift: float
 ) -> Point | None:
-    """Marks with bars; a line through them only where there are enough to show a course."""
+    """Draw marks with bars. Draw a line through them only if there are enough to show a course."""
     if not curve.points:
         return None
     if curve.is_level:

@@ -35,8 +35,8 @@ class Estimate:
         rank: the requested rank of a quantile.
         ranks: (low, high), a confidence interval of its true rank.
         together: (low, high), an interval that holds together with all others.
-        group: what the columns of its group hold.
-        part: which of its group's numbers it is: a bin or a rank.
+        group: the cells of its group's columns.
+        part: which of its group's numbers it is, for example a bin or a rank.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Estimate:
 
     @property
     def value_in_words(self) -> str:
-        """The number, with as many digits as its interval justifies."""
+        """The number, with as many digits as its interval warrants."""
         return precise(self.value, _reach(self.interval))
 
     @property
@@ -242,7 +242,8 @@ def _explanation(result: Estimates) -> str:
             f"horizontal position is the estimate, within the public range.{ranks}"
         )
     what = (
-        f"A dot says by how much {result.label} rises on average where a feature rises by one and the others stay."
+        f"A dot shows by how much {result.label} rises on average when a feature rises by one and the others stay the "
+        "same."
         if result.kind == "regression"
         else f"A dot shows by how much the logarithm of the odds of {result.label} rises when a feature "
         "rises by one and the others stay the same."
@@ -256,7 +257,7 @@ def _explanation(result: Estimates) -> str:
 
 
 def columns_of(result: Estimates) -> dict[str, list[str]]:
-    """A table of the estimates by columns; a column of which every cell would be empty is left out."""
+    """Return a table of the estimates by columns. A column with only empty cells is left out."""
     likely = level_in_words(result.level)
     columns = {
         {"mean": "Mean of", "quantile": "Requested rank", "group": "Group"}.get(result.kind, "Coefficient of"): [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from apportion.report.estimates import Estimate
 
 INTERCEPT: Final = "(intercept)"
-MOST_BARS: Final = 60  # on one page
+MOST_BARS: Final = 60  # largest number of bars on one page
 _LETTER = 6.6
 _ROW = 58.0
 _CLEAR, _UNCLEAR = 3, 6  # colours of coefficients whose interval excludes 0, and of the others
@@ -36,7 +36,7 @@ def range_chart(rows: Sequence[Estimate], width: float) -> Drawing:
 
 
 def bars_chart(rows: Sequence[Estimate], width: float) -> Drawing:
-    """Draw a bar from 0 for each number, with its interval; the largest where there are many."""
+    """Draw a bar from 0 for each number, with its interval. If there are many numbers, draw only the largest."""
     largest = sorted(range(len(rows)), key=lambda k: -abs(rows[k].value))[:MOST_BARS]
     shown = [rows[k] for k in sorted(largest)]
     height = _ROW * len(shown) + 36

@@ -16,7 +16,7 @@ from apportion.report import explorer_packing as packing
 
 
 def choice_header(model: ItemModel, order: NDArray[np.int64]) -> dict[str, Any] | None:
-    """Return the steps of its features and the constants of the ranking; None for a model that ranks by score."""
+    """Return the steps of choice features and the constants of the ranking; None for a model that ranks by score."""
     choice = model.choice
     if choice is None:
         return None
@@ -25,7 +25,7 @@ def choice_header(model: ItemModel, order: NDArray[np.int64]) -> dict[str, Any] 
 
 
 def choice_arrays(model: ItemModel, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Return its arrays, with items in this order."""
+    """Return the arrays of the choice regression, with items in this order."""
     choice = model.choice
     if choice is None:
         return {}

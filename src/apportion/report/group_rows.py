@@ -1,4 +1,4 @@
-"""Numbers of groups as pages and tables show them: made from released values alone."""
+"""Numbers of groups as pages and tables show them. They are made from released values alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TITLES: Final = {
 
 
 def group_rows(fitted: UserGroupBy, statistics: Sequence[str], value: str | None) -> tuple[Estimate, ...]:
-    """One row for each number: groups, and statistics, bins or ranks within a group."""
+    """Return one row for each number: by group, and by statistic, bin or rank within a group."""
     found = [each for each in statistics if each in fitted.estimates_]
     several = len(statistics) > 1
     rows = [_rows(fitted, each, _told(each, value, fitted.of) if several else "") for each in found]
@@ -35,7 +35,7 @@ def group_rows(fitted: UserGroupBy, statistics: Sequence[str], value: str | None
 
 
 def _rows(fitted: UserGroupBy, statistic: str, title: str) -> list[list[Estimate]]:
-    """The numbers of every group."""
+    """Return the numbers of every group."""
     within, n_groups = _within(fitted, statistic), len(fitted.groups_)
     held = (fitted.estimates_, fitted.noise_stddev_)
     values, noise = (np.asarray(each[statistic]).reshape(n_groups, len(within)) for each in held)
@@ -62,7 +62,7 @@ def _rows(fitted: UserGroupBy, statistic: str, title: str) -> list[list[Estimate
 
 
 def title_of(statistics: Sequence[str], value: str | None, by: Sequence[str], of: str) -> str:
-    """What is estimated, in words.
+    """Return what is estimated, in words.
 
     >>> title_of(["mean"], "cost", ["ward", "year"], "rows")
     'mean of cost by ward and year'
@@ -78,16 +78,15 @@ def _told(statistic: str, value: str | None, of: str) -> str:
 
 
 def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
-    """What intervals assume, and what the threshold of a private list left out, in expectation."""
+    """Return what the intervals assume, and which groups the threshold of a private list is expected to leave out."""
     whose = (
-        "Groups borrow from one another, but for histograms and quantiles, and an interval holds for its share of "
-        "groups, on average over them"
+        "Groups borrow from one another, except for histograms and quantiles, and intervals hold on average over groups"
         if fitted.shrink
         else "Every interval holds for its group"
     )
     told = [
-        f"{whose}; the wider ones hold all together. They account for the noise that privacy added, and for what "
-        "bounding a user over all of its groups does."
+        f"{whose}; the wider ones hold for all groups together. They account for the noise that privacy added, and "
+        "for the bound on each user over all of its groups."
     ]
     if fitted.threshold_ is not None:
         told.append(_words_on_threshold(fitted))
@@ -101,13 +100,13 @@ def _words_on_threshold(fitted: UserGroupBy) -> str:
     unit = fitted.threshold_ / listing.threshold
     usual = fitted.threshold_ + NormalDist().inv_cdf(0.95) * listing.stddev * unit
     return (
-        f"Groups that few users are in are not listed: one of about {fitted.threshold_:.3g} users is listed half of "
-        f"the time, one of {usual:.3g} users in 95 of 100 cases."
+        f"Groups with few users are not listed: a group of about {fitted.threshold_:.3g} users is listed half of the "
+        f"time, and a group of {usual:.3g} users in 95 of 100 cases."
     )
 
 
 def _within(fitted: UserGroupBy, statistic: str) -> list[str]:
-    """Names of the numbers of one group."""
+    """Return the names of the numbers of one group."""
     if statistic == "histogram":
         return [f"{low:g} to {high:g}" for low, high in zip(fitted.bins_, fitted.bins_[1:], strict=False)]
     if statistic == "quantile":

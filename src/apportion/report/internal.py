@@ -24,10 +24,10 @@ class Roles:
     Attributes:
         private: the model that the page presents.
         twin: the same kind of model without privacy, if there is one.
-        baselines: predictions that learn nobody's taste, weakest first.
+        baselines: predictions that learn nothing about tastes, weakest first.
         plain: the private model without features, if the page's model has features.
         published: a private model by a published method, if there is one.
-        simple: what the same budget buys without any taste, if there is such a model.
+        simple: a private model with the same budget that learns nothing about tastes, if there is one.
     """
 
     private: str
@@ -46,7 +46,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class NewItems:
-    """Results for items that were not in training, known by their features alone.
+    """Results for items that were not in training. The model knows only their features.
 
     Attributes:
         comparison: the model first, then what it is compared with.
@@ -117,15 +117,15 @@ def summary(comparison: Comparison, roles: Roles) -> str:
     found = [f"{comparison[name][metric].overall:.4f} {what}" for name, what in others.items() if name]
     if found:
         words += f", against {_joined(found)}"
-    if roles.baselines:
-        each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
-        words += f"{' and' if found else ', against'} {_joined(each)} for baselines that learn nobody’s taste"
     words += "."
     if roles.simple and _is_better(comparison[roles.simple][metric].overall, mine, metric):
-        words += f" At the same budget, {roles.simple} does better than the private model."
+        words += f" At the same budget, the private model is behind {roles.simple}."
+    if roles.baselines:
+        each = [f"{comparison[name][metric].overall:.4f} ({name})" for name in roles.baselines]
+        words += f" Baselines without privacy that learn nobody’s taste reach {_joined(each)}."
     ahead = [name for name in roles.baselines if _is_better(comparison[name][metric].overall, mine, metric)]
     if ahead:
-        words += f" Without privacy, {_joined(ahead)} would do better than the private model."
+        words += f" Of these, {_joined(ahead)} would do better than the private model."
     return words
 
 

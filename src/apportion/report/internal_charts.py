@@ -66,7 +66,7 @@ def slice_chart(
         picture.line((_LEFT, up(tick)), (right, up(tick)), "grid")
         picture.text((_LEFT - 6, up(tick) + 4), compact(tick), "axis", anchor="end")
     pitch = (right - _LEFT - 40) / max(1, len(slices) - 1)
-    labels = slices if wide else slice_labels(len(slices), "last", "top")
+    labels = slices if wide else slice_labels(len(slices), "rare", "top")
     for position, words in enumerate(labels):
         picture.text((_LEFT + 20 + pitch * position, height - 30), words, "axis", anchor="middle")
     ends = [_draw_curve(picture, line, up, pitch) for line in reversed(lines)][::-1]
@@ -107,7 +107,7 @@ def _name_curves(
 
 
 def spread(heights: Sequence[float], least: float, lowest: float = math.inf) -> list[float]:
-    """Move labels, given from top to bottom, apart until none is closer than `least` to the next.
+    """Move labels apart, given from top to bottom, until none is closer than `least` to the next.
 
     None goes below `lowest`, where the words of an axis are.
     """

@@ -59,7 +59,7 @@ class SharedResult:
         label: the column that is predicted.
         features: names, in the order of the matrices; public.
         tasks: names of all tasks, if they are public.
-        rounds: what was released, one for each round.
+        rounds: the releases, one for each round.
         pooled: whether a round holds the mean of all releases so far.
         noise_words: what the stated standard deviation of the noise refers to.
         unit: K², the unit of eigenvalues.
@@ -144,13 +144,13 @@ def shared_page(result: SharedResult) -> str:
 
 @dataclass(frozen=True, eq=False)
 class PartyResult:
-    """What one party gets. None of it may be shared.
+    """The result of one party. Nothing in it may be shared.
 
     Attributes:
         task: the task's name.
         model: its model, with coefficients by name.
         gain: its gain over learning alone.
-        own_weight: how much of the model it learned alone.
+        own_weight: the weight, in its model, of what it learned alone.
         unlabelled: number of its rows that were left out because they have no label.
     """
 
@@ -249,7 +249,7 @@ def _square(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _shown(result: SharedResult) -> list[int]:
-    """Return the features in the maps: all, or the strongest in what was sent back, in their order."""
+    """Return the features in the maps: all, or those that are strongest in the matrix sent back, in their order."""
     strongest = np.argsort(-np.diag(result.last.shared), kind="stable")[:_MOST_CELLS]
     return sorted(int(at) for at in strongest)
 

@@ -1,4 +1,4 @@
-"""The page of a plan: what error to expect at which ε, and what that rests on."""
+"""The page of a plan: what error to expect at which ε, and the assumptions behind it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 16.0, 16.0, 50.0
 
 
 def remarks(found: Forecast) -> list[str]:
-    """Return what the forecast rests on, in sentences."""
+    """Return the assumptions behind the forecast, in sentences."""
     said = [
         f"{found.metric} without privacy: {found.without_privacy:g} (assumed). delta = {found.delta:g}.",
         "A forecast from sizes alone: no data were read and nothing was spent.",
     ]
     if found.clicks:
         said.append(
-            "Clicks of the same size differ much, and the interval is wide: it can rule out an epsilon but not choose "
-            "one. Evaluate on data of your own."
+            "Click data of the same size differ a lot, so the interval is wide: it can rule out an epsilon but not "
+            "choose one. Evaluate on data of your own."
         )
     if found.outside:
         said.append(f"Outside the sizes of the study ({', '.join(found.outside)}): the law is extrapolated.")
@@ -33,7 +33,7 @@ def remarks(found: Forecast) -> list[str]:
 
 
 def plan_page(found: Forecast) -> str:
-    """Return the page as self-contained HTML. It holds no data of anybody."""
+    """Return the page as self-contained HTML. It contains nobody's data."""
     return render("plan.html", found=found, remarks=remarks(found), draw=partial(error_chart, found))
 
 
@@ -47,10 +47,10 @@ def error_chart(found: Forecast, width: float) -> Drawing:
     _axes(picture, up, across, width)
     level = up(found.without_privacy)
     picture.line((_LEFT, level), (width - _RIGHT, level), "guide")
-    picture.text((width - _RIGHT, level - 6), "without privacy", "axis", anchor="end")
     lower = [(across(one.epsilon), up(one.interval[0])) for one in rows]
     upper = [(across(one.epsilon), up(one.interval[1])) for one in rows]
     picture.path([*lower, *reversed(upper)], "area-accent", closed=True)
+    picture.text((width - _RIGHT, level - 6), "without privacy", "axis", anchor="end")  # on the band, not under it
     picture.path([(across(one.epsilon), up(one.error)) for one in rows], "curve-accent")
     for one in rows:
         hint = f"ε = {compact(one.epsilon)}: {one.error:.3f}"

@@ -1,4 +1,4 @@
-"""The page that may be shared: released values, what follows from them, and the statement. Nothing else.
+"""The page that may be shared: released values, what follows from them, and the statement, but nothing else.
 
 It is a function of the model (as saved and loaded) and of titles, which belong to the public item list.
 """

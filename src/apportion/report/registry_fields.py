@@ -1,7 +1,8 @@
-"""The fields that the OpenDP deployment registry asks for, each with its tier: what a record is checked against.
+"""The fields that the OpenDP deployment registry asks for, each with its tier. Records are checked against them.
 
-A snapshot of field names, tiers and allowed values, in a form of our own. Its source is schemas/deployments-schema.yaml
-of github.com/opendp/deployments-registry-data at commit 3e9c812a924cf01d228f26f6c462c59c391c3f2a (15 July 2026).
+This is a snapshot of field names, tiers and allowed values, in a form of our own. Its source is
+schemas/deployments-schema.yaml of github.com/opendp/deployments-registry-data at commit
+3e9c812a924cf01d228f26f6c462c59c391c3f2a (15 July 2026).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Field:
         tier: the lowest tier that asks for it.
         holds: what it holds: "text", "texts", "date" or "number".
         choices: the values that are allowed; any if empty.
-        may_be_absent: whether a record of the highest tier may leave it out, because it applies to some only.
+        may_be_absent: whether a record of the highest tier may leave it out, because it does not apply to every record.
     """
 
     tier: int
@@ -115,7 +116,7 @@ FIELDS: Final[dict[str, Field]] = {
 
 
 def problems_of(record: Mapping[str, Any]) -> list[str]:
-    """Return what keeps a record from its tier, one sentence each; nothing for a record that is complete and right.
+    """Return what keeps a record from its tier, one sentence each; nothing for a complete and correct record.
 
     >>> problems_of({"url_slug": "a", "status": "Draft", "tier": 4})[0]
     'tier: 4 is not one of 1, 2, 3.'

@@ -37,8 +37,8 @@ def loss_in_words(card: Mapping[str, Any]) -> str:
 def dp_event(card: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything that was released as one event, in dp_accounting's terms.
 
-    Releases that are composed numerically become the worst case of what is (ε, δ)-DP: the card has their sampling rate
-    in words only.
+    Releases that are composed numerically become the worst case of all (ε, δ)-DP releases, because the card has their
+    sampling rate only in words.
     """
     selection, spent = card["tuning"]["selection"], card["spent"]
     if selection is not None:
@@ -56,7 +56,7 @@ def _event(release: Mapping[str, Any]) -> Event:
 
 
 def _mu(card: Mapping[str, Any]) -> float | None:
-    """Return the μ of the whole budget; None if nothing but (ε, δ) is known of it."""
+    """Return the μ of the whole budget; None if only its (ε, δ) is known."""
     guarantee = card["guarantee"]
     if _pure(card):
         return gaussian.mu_of_pure(guarantee["epsilon"])
@@ -75,7 +75,7 @@ def _first(card: Mapping[str, Any], mu: float | None) -> str:
 
 
 def _pure(card: Mapping[str, Any]) -> bool:
-    """Whether noise takes no part of δ."""
+    """Whether noise uses no part of δ."""
     return bool(card["guarantee"]["delta"] == card["guarantee"]["keys_delta"])
 
 

@@ -1,8 +1,8 @@
 """A privacy card as a record of the OpenDP deployment registry, at the registry's highest tier.
 
 A record is made from the card and from what only the deployer knows (`Deployment`). It states μ first, then ε and δ
-with the trade-off curve, and all releases as one event of dp_accounting. It is written as YAML, which is what the
-registry takes.
+with the trade-off curve, and all releases as one event of dp_accounting. It is written as YAML, as the registry
+requires.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Deployment:
     """What only the deployer knows. A record of the highest tier needs all of it.
 
     Attributes:
-        name: of the data product.
+        name: the name of the data product.
         curators: organisations that publish it.
         description: what the product is.
         intended_use: what it is for.
-        region: that the data describe, or whose law applies.
+        region: the region that the data describe, or whose law applies.
         sector: one of the registry's sectors.
         published: date of publication, YYYY-MM-DD.
         data: what the rows are, and whose.
@@ -59,7 +59,7 @@ class Deployment:
         reason: why these ε, δ and settings were chosen.
         contact: whom to ask.
         sources: papers, pages, or the place of the product.
-        authors: of the record.
+        authors: the authors of the record.
         trust: "central" or "federated".
     """
 
@@ -84,7 +84,7 @@ class Deployment:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of what was not given."""
+        """The names of the fields that were not given."""
         return tuple(each.name for each in fields(self) if not getattr(self, each.name))
 
 
@@ -251,7 +251,7 @@ def _implementation(card: Mapping[str, Any], given: Deployment) -> dict[str, str
 
 
 def _mechanisms(releases: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each run of releases that are alike."""
+    """Yield one line for each run of releases that are alike."""
     for words, alike in groupby(releases, _in_words):
         many = len(list(alike))
         yield f"- {many} of: {words}" if many > 1 else f"- {words}"
@@ -274,7 +274,7 @@ def _administrative(card: Mapping[str, Any], given: Deployment) -> dict[str, Any
 
 
 def _sentence(words: str) -> str:
-    """Return words that end like a sentence."""
+    """Return the words with a full stop at the end, unless they already end like a sentence."""
     return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
@@ -294,6 +294,6 @@ def _lines(part: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Return one value; YAML 1.1 takes a number with an exponent for one only if it has a point."""
+    """Return one value as YAML 1.1, in which a number with an exponent must have a decimal point."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return re.sub(r"^(-?\d+)e", r"\1.0e", text) if isinstance(value, float) else text

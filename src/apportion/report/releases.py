@@ -1,4 +1,4 @@
-"""Releases as pages show them: explained by their purpose, and grouped by it into families with one colour."""
+"""Releases as pages show them: explained by their purpose and grouped by it into families, each with one colour."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ COLOURS: Final = {
     Purpose.SHARED_MOMENTS: 5,
     Purpose.TOTAL_WEIGHT: 6,
     Purpose.VALIDATION_SCORE: 6,
+    Purpose.USER_SPREAD: 6,
     Purpose.VOTES: 6,
     Purpose.FEATURE_VOTES: 6,
     Purpose.CHOICE_VOTES: 6,

@@ -68,7 +68,7 @@ _TOOK_PART: Final = "whether {one} person’s data was used"
 
 
 def begun(words: str) -> str:
-    """Words as a heading begins them: with a capital, unless the first letter is a symbol.
+    """Return words with a capital, as in a heading, unless the first letter is a symbol.
 
     >>> begun("rarest 20 %"), begun("ε = 1"), begun("20-40 %")
     ('Rarest 20 %', 'ε = 1', '20-40 %')
@@ -87,7 +87,7 @@ def meaning_of(statement: Statement, *, seen: str = "this model") -> Meaning:
         best_guess, log_odds = best_guess_of_pure(statement.epsilon), statement.epsilon
     elif (
         statement.spent_mu is None
-    ):  # only (ε, δ) is known, which bounds less: odds by 2ε, except with slightly more than δ
+    ):  # only (ε, δ) is known, which is a weaker bound: odds by 2ε, except with slightly more than δ
         best_guess, log_odds = best_guess_of_pair(statement.epsilon, statement.delta), 2 * statement.epsilon
     else:
         mu = gaussian.mu_of(statement.epsilon, statement.noise_delta)
@@ -132,7 +132,7 @@ def alike_without(statement: Statement) -> str:
 def best_guess_of(mu: float, keys_delta: float = 0.0) -> float:
     """Return the largest probability of guessing a fair coin right from a μ-GDP output: Φ(μ/2).
 
-    Keys of one user alone are listed with a probability of at most `keys_delta`, and then they tell.
+    Keys that only one user has are listed with a probability of at most `keys_delta`, and would reveal that user.
 
     >>> best_guess_of(0.0)
     0.5

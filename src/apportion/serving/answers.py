@@ -1,4 +1,4 @@
-"""From requests to items: plain requests that arrive together are solved and ranked together."""
+"""From requests to items. Plain requests that arrive together are solved and ranked together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Answers:
 
     Args:
         model: the model.
-        titles: titles of items, which answers then carry.
+        titles: titles of items; answers include them.
     """
 
     def __init__(self, model: ItemModel, titles: Mapping[int | str, str] | None = None) -> None:

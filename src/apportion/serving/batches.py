@@ -21,11 +21,11 @@ _Answer = bytes | Exception
 
 
 class Batches:
-    """A queue of requests, answered as soon as all that have arrived are in it.
+    """A queue of requests. They are answered as soon as all that have arrived are in the queue.
 
     Args:
-        solve: answers several requests.
-        most_waiting: how many may wait; further ones are told to try again later.
+        solve: a function that answers several requests.
+        most_waiting: how many requests may wait. Further clients are told to try again later.
     """
 
     def __init__(self, solve: Solve, most_waiting: int) -> None:
@@ -38,7 +38,7 @@ class Batches:
         return len(self._waiting)
 
     async def answer(self, asked: Asked) -> bytes:
-        """Return the answer to one request, together with others that wait at the time."""
+        """Return the answer to one request, which is solved together with all that wait at the time."""
         if len(self._waiting) >= self._most_waiting:
             raise RefusedError(503, "Too many requests are waiting; try again in a second.", {"retry-after": "1"})
         loop = asyncio.get_running_loop()
@@ -57,10 +57,10 @@ class Batches:
             asyncio.get_running_loop().call_soon(self._answer_some)
         for (_, future), answer in zip(batch, self._answers([asked for asked, _ in batch]), strict=True):
             if not future.done():
-                future.set_result(answer)  # never as an exception: one that nobody fetches would be logged
+                future.set_result(answer)  # never set as an exception: one that nobody fetches would be logged
 
     def _answers(self, asked: list[Asked]) -> Sequence[_Answer]:
-        """Return answers, or what went wrong; a request that fails does not affect others."""
+        """Return answers or errors. A request that fails does not affect the others."""
         try:
             return self._solve(asked)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers over ASGI: read within a size and a time, and sent in parts."""
+"""Bodies of requests and answers over ASGI: they are read within limits of size and time, and sent in parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PART_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Response:
-    """What is sent back."""
+    """The response that is sent back."""
 
     body: bytes
     status: int = 200
@@ -35,10 +35,10 @@ async def body_of(receive: Receive, headers: Mapping[bytes, bytes], most: int, s
     """Return the body of a request, unless it is too large or too slow.
 
     Args:
-        receive: of the request.
-        headers: of the request; a length that is too large is refused before anything is read.
-        most: bytes.
-        seconds: within which it must have arrived.
+        receive: the receiving function of the request.
+        headers: the headers of the request. A length that is too large is refused before anything is read.
+        most: the largest number of bytes.
+        seconds: the time within which the body must have arrived.
     """
     if int(headers.get(b"content-length", b"0")) > most:
         raise _too_large(most)
@@ -61,7 +61,7 @@ async def sent(response: Response, send: Send) -> None:
     }
     encoded = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-    for place in range(0, len(response.body) or 1, _PART_BYTES):  # so that a slow reader holds little memory
+    for place in range(0, len(response.body) or 1, _PART_BYTES):  # a slow reader then holds little memory
         part, more = response.body[place : place + _PART_BYTES], place + _PART_BYTES < len(response.body)
         await send({"type": "http.response.body", "body": part, "more_body": more})
 

@@ -15,15 +15,15 @@ from apportion.serving.limits import Limits
 
 
 def protocol(limits: Limits) -> type[asyncio.Protocol]:
-    """Return the class of connections with these limits."""
+    """Return a class of connections with these limits."""
     return type("Connection", (Connection,), {"limits": limits})
 
 
 class Connection(H11Protocol):
-    """A connection of HTTP/1.1.
+    """An HTTP/1.1 connection.
 
     Attributes:
-        limits: on it.
+        limits: the limits of the connection.
     """
 
     limits: Limits
@@ -39,7 +39,7 @@ class Connection(H11Protocol):
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived, and set the timer of what is due next."""
+        """Take the data that arrived, and set the timer for what is due next."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -83,13 +83,13 @@ class Connection(H11Protocol):
             self._end(408, f"The head of the request did not arrive within {self.limits.seconds:g} seconds.")
 
     def _answer_is_late(self) -> None:
-        """Drop a client that does not read its answer; nothing more can be said to it."""
+        """Drop a client that does not read its answer. Nothing more can be sent to it."""
         self._expect_nothing()
         if self._is_answering or self.transport.get_write_buffer_size():
             self.transport.abort()
 
     def _end(self, status: int, sentence: str) -> None:
-        """Say why and close."""
+        """Send the reason and close."""
         body = json.dumps({"error": sentence}).encode()
         head = f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         if not self._is_answering:

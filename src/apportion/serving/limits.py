@@ -52,7 +52,7 @@ class Rate:
 
     Args:
         rate: tokens per second; 0 lets everything through.
-        clock: seconds, for tests.
+        clock: returns the time in seconds; for tests.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:

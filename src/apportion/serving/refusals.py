@@ -9,7 +9,7 @@ class RefusedError(Exception):
     """A request that is refused.
 
     Args:
-        status: of HTTP.
+        status: the HTTP status.
         sentence: what is wrong, for the client alone; it may quote the request and is never logged.
         headers: further headers.
     """
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 
 def shown(value: Any) -> str:
-    """Return a value of a request as a sentence quotes it, shortened."""
+    """Return a value of a request in the shortened form in which a sentence quotes it."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""From the body of a request to what is asked: strict about types, and clear about what is wrong."""
+"""From the body of a request to what it asks for: strict about types, and clear about what is wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asked:
     """What one client asks for. It is never printed.
 
     Attributes:
-        history: values by the code of the item; the last one for an item that is named twice.
+        history: values by item code; the last value for an item that is named twice.
         n_unknown: number of entries in the history with items that the model does not know.
         k: the number of items wanted.
         candidates: codes of the items that may be recommended, ascending; None for all.
@@ -41,7 +41,7 @@ class Asked:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it can be answered together with others."""
+        """Whether the request can be answered together with others."""
         return self.candidates is None and not self.caps
 
 
@@ -50,7 +50,7 @@ class Reader:
 
     Args:
         model: the model.
-        limits: of a request.
+        limits: the limits of a request.
     """
 
     def __init__(self, model: ItemModel, limits: Limits) -> None:

@@ -17,13 +17,13 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket at this address; port 0 takes any free one."""
+    """Return a socket at this address; port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=2048)
 
 
 def needed_server() -> Any:
-    """Return the module `uvicorn`, or say which extra provides it."""
+    """Return the module `uvicorn`. If it is missing, say which extra provides it."""
     try:
         import uvicorn
     except ImportError:
@@ -34,7 +34,7 @@ def needed_server() -> Any:
 
 
 def run(service: Service, at: socket.socket, limits: Limits, *, grace: int) -> None:
-    """Serve until SIGINT or SIGTERM; open requests then have `grace` seconds to be answered."""
+    """Serve until SIGINT or SIGTERM. Open requests then have `grace` seconds to be answered."""
     log_errors_only()
     with _signals_end_it_quietly():
         server(service, limits, grace=grace).run(sockets=[at])
@@ -53,7 +53,7 @@ def server(service: Service, limits: Limits, *, grace: int) -> Any:
         log_config=None,
         access_log=False,
         server_header=False,
-        forwarded_allow_ips="127.0.0.1",  # else a variable of the environment could let anybody name another address
+        forwarded_allow_ips="127.0.0.1",  # otherwise an environment variable could let anybody name another address
         timeout_graceful_shutdown=grace,
     )
     return uvicorn.Server(settings)
@@ -61,7 +61,7 @@ def server(service: Service, limits: Limits, *, grace: int) -> Any:
 
 @contextmanager
 def _signals_end_it_quietly() -> Iterator[None]:
-    """Let the server handle signals; it raises them again when it has stopped, and by then they have been obeyed."""
+    """Let the server handle signals. It raises them again after it has stopped, and by then they have been obeyed."""
     before = {each: signal.signal(each, lambda *_: None) for each in _SIGNALS}
     try:
         yield

@@ -1,7 +1,7 @@
 """The service as an ASGI application: routes, limits, errors as one sentence of JSON.
 
-It is plain ASGI, without a framework: there are five routes, and every byte that is kept, logged or sent back is
-decided here. Internal errors are logged only by type and place, because a message may quote a request.
+It is plain ASGI without a framework, because there are only five routes, and this module decides about every byte that
+is kept, logged or sent back. Internal errors are logged only by type and place, because a message may quote a request.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Service:
 
     Args:
         model: the model.
-        titles: titles of items by their ids, which answers then carry.
-        limits: on requests; None for the defaults.
+        titles: titles of items by their ids; answers include them.
+        limits: the limits on requests; None for the defaults.
         page: an HTML page to serve at /, such as the explorer; None for a list of routes.
 
     Example:
@@ -67,14 +67,14 @@ class Service:
         self._n_items = model.n_tasks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request, or the life of the server."""
+        """Handle one request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Nothing is to be done when the server starts or stops."""
+        """Confirm that the server starts and stops. Nothing has to be done then."""
         for step in ("startup", "shutdown"):
             await receive()
             await send({"type": f"lifespan.{step}.complete"})
@@ -88,7 +88,7 @@ class Service:
             response = Response(_error(refused.sentence), refused.status, headers=refused.headers)
         except GoneError:
             return
-        except Exception as error:  # a bug, which must not show anybody's history in a log
+        except Exception as error:  # a bug; a log must never show anybody's history
             _log.error("%s %s failed: %s", scope["method"], route, place_of(error))
             response = Response(_error(_PROBLEM), 500)
         self._metrics.observe(route, response.status, time.perf_counter() - began)
@@ -132,7 +132,7 @@ class Service:
 
 
 def _health(model: ItemModel) -> dict[str, Any]:
-    """Return what is served: its kind and size, and its guarantee."""
+    """Return what is served: the kind and size of the model, and its guarantee."""
     about: dict[str, Any] = {"status": "ok", "kind": model.kind, "items": model.n_tasks}
     if model.statement is not None:
         statement = model.statement

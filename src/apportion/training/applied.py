@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,10 +96,10 @@ def refuse_surroundings(module: nn.Module, units: Units) -> None:
         )
 
 
-def dropout_rates(module: nn.Module) -> list[float]:
-    """Return the rates of all parts of the module that drop out."""
+def dropout_rates(parts: Iterable[nn.Module]) -> list[float]:
+    """Return the rates of all parts of a module that drop out."""
     rates = []
-    for part in module.modules():
+    for part in parts:
         if isinstance(part, nn.modules.dropout._DropoutNd):
             rates.append(float(part.p))
         elif isinstance(part, nn.MultiheadAttention):
@@ -106,6 +107,6 @@ def dropout_rates(module: nn.Module) -> list[float]:
     return rates
 
 
-def modes(module: nn.Module) -> list[tuple[int, bool]]:
-    """Return the module's parts and which of them are in training mode."""
-    return [(id(part), part.training) for part in module.modules()]
+def modes(parts: Iterable[nn.Module]) -> list[tuple[int, bool]]:
+    """Return the parts of a module and which of them are in training mode."""
+    return [(id(part), part.training) for part in parts]

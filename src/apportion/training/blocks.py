@@ -49,16 +49,18 @@ class Stored(OnDevice):
         values: units along the first axis, then the shape of the parameter.
         sizes: sums of the absolute values of a unit's terms; None where each value is one term.
         rounding: what is added to a length, over the length of the sizes.
+        narrow: whether the values are sums of float32 numbers, whose squares fit in float64; None to tell by dtype.
     """
 
     values: Tensor
     sizes: Tensor | None = None
     rounding: float = 0.0
+    narrow: bool | None = None
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient, divided by scales if given."""
-        result = _scaled_lengths(self.values, scales).square()
-        sizes = result if self.sizes is None else _scaled_lengths(self.sizes, scales).square()
+        result = _scaled_lengths(self.values, scales, self.narrow).square()
+        sizes = result if self.sizes is None else _scaled_lengths(self.sizes, scales, self.narrow).square()
         return result + self.rounding**2 * sizes
 
     @property
@@ -82,7 +84,7 @@ class Stored(OnDevice):
         """Return the block with zeros for units that are not kept."""
         mask = kept.to(self.values.device).reshape(-1, *[1] * (self.values.dim() - 1))
         sizes = None if self.sizes is None else self.sizes.where(mask, 0.0)
-        return Stored(self.values.where(mask, 0.0), sizes, self.rounding)
+        return Stored(self.values.where(mask, 0.0), sizes, self.rounding, self.narrow)
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,7 +114,8 @@ class Product(OnDevice):
             return plain.square() * (1 + rounding_of(b) ** 2)
         if 3 * a.shape[1] * (a.shape[2] + b.shape[2]) > 2 * a.shape[2] * b.shape[2]:
             sizes = (lengths(self._wide[0], narrow) * lengths(self._wide[1], narrow)).sum(1)
-            return Stored(self._formed).squared_norms(None) + (rounding_of(b) * sizes).square()
+            formed = Stored(self._formed, narrow=narrow).squared_norms(None)
+            return formed + (rounding_of(b) * sizes).square()
         rounding = rounding_of(b)
         (a, tops), (b, others) = (_at_most_one(wide, narrow) for wide in self._wide)
         products = torch.bmm(a, a.mT).mul_(torch.bmm(b, b.mT))
@@ -130,8 +133,11 @@ class Product(OnDevice):
         if "_formed" in self.__dict__:
             return Stored(self._formed).add_to(total, factors)
         a, b = self._wide
-        scaled = b * factors.to(b.device).double()[:, None, None]
-        _add(total, torch.mm(scaled.flatten(0, 1).T, a.flatten(0, 1)))
+        scaled = (b * factors.to(b.device).double()[:, None, None]).flatten(0, 1).T
+        if total.device == b.device:
+            total.view(len(scaled), -1).addmm_(scaled, a.flatten(0, 1))
+        else:
+            _add(total, torch.mm(scaled, a.flatten(0, 1)))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -207,9 +213,9 @@ def _add(total: Tensor, part: Tensor) -> None:
     total += part.reshape(total.shape).to(total.device)
 
 
-def _scaled_lengths(values: Tensor, scales: Any | None) -> Tensor:
+def _scaled_lengths(values: Tensor, scales: Any | None, narrow: bool | None) -> Tensor:
     flat = values.flatten(1)
-    return lengths(flat if scales is None else flat.double() / scales.double().flatten())
+    return lengths(flat, narrow) if scales is None else lengths(flat.double() / scales.double().flatten())
 
 
 def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:

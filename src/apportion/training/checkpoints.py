@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy import NoiseSource
 from apportion.privacy.ledger import Receipt
+from apportion.privacy.noise import KeyedNoise
 from apportion.privacy.statement import Statement
 
 FORMAT = 2
@@ -47,7 +47,7 @@ class TrainingCheckpoint:
             raise InputError(f"Expected every of at least 1, got {self.every}.", argument="every")
 
 
-class RatchetNoise:
+class RatchetNoise(KeyedNoise):
     """Noise from a chain of keys that starts at a key of another source.
 
     Args:
@@ -72,12 +72,6 @@ class RatchetNoise:
         result = hashlib.blake2b(self._state, digest_size=32, person=b"draw").digest()
         self._state = hashlib.blake2b(self._state, digest_size=32, person=b"next").digest()
         return result
-
-    def normal(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Return standard normal draws."""
-        out = np.empty(shape, dtype=dtype)
-        linalg.fill_normals(out, self.key())
-        return out
 
     def uniform(self, size: int) -> NDArray[np.float64]:
         """Return draws from (0, 1) with 52 random bits, never 0 or 1."""

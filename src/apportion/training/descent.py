@@ -46,7 +46,7 @@ class DPSGD(KnownNoiseOptimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise InputError(
                 f"Expected momentum above 0 and no dampening with nesterov, got {momentum} and {dampening}.",
-                argument=None,
+                argument="nesterov",
             )
         super().__init__(
             params,

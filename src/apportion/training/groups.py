@@ -15,12 +15,13 @@ class Groups:
         offsets: unit k has the rows from offsets[k] to offsets[k + 1].
 
     Attributes:
+        offsets: as given.
         units: the number of units.
         sizes: the number of rows of each.
     """
 
     def __init__(self, offsets: Tensor) -> None:
-        self._offsets = offsets
+        self.offsets = offsets
         self.units = len(offsets) - 1
         self.sizes = offsets.diff()
         self._most = int(self.sizes.max()) if self.units else 0
@@ -28,7 +29,7 @@ class Groups:
     @property
     def single(self) -> bool:
         """Whether every unit has one row."""
-        return self._most == 1 and self._even
+        return self._most == 1 and self.even
 
     @cached_property
     def whose(self) -> Tensor:
@@ -36,12 +37,13 @@ class Groups:
         return torch.repeat_interleave(torch.arange(self.units), self.sizes)
 
     @cached_property
-    def _even(self) -> bool:
-        return self._most * self.units == int(self._offsets[-1])
+    def even(self) -> bool:
+        """Whether all units have as many rows."""
+        return self._most * self.units == int(self.offsets[-1])
 
     def added(self, values: Tensor) -> Tensor:
         """Return sums over the rows of each unit."""
-        if self._even:  # all units have as many rows
+        if self.even:  # all units have as many rows
             return values.reshape(self.units, self._most, *values.shape[1:]).sum(1) if self._most != 1 else values
         out = torch.zeros((self.units, *values.shape[1:]), dtype=values.dtype, device=values.device)
         return out.index_add_(0, self.whose.to(values.device), values)
@@ -49,9 +51,9 @@ class Groups:
     def side_by_side(self, values: Tensor) -> Tensor:
         """Return [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
         _, positions, width = values.shape
-        if self._even:  # nothing to pad, and nothing to copy
+        if self.even:  # nothing to pad, and nothing to copy
             return values.reshape(self.units, self._most * positions, width)
-        places = torch.arange(len(self.whose)) - self._offsets[:-1][self.whose]
+        places = torch.arange(len(self.whose)) - self.offsets[:-1][self.whose]
         out = values.new_zeros((self.units, self._most, positions, width))
         out[self.whose.to(values.device), places.to(values.device)] = values
         return out.reshape(self.units, self._most * positions, width)

@@ -57,6 +57,7 @@ class LayerFactors:
     def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor]) -> None:
         self._module = module
         self._loss = loss
+        self._groups = Groups(torch.zeros(1, dtype=torch.int64))
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
@@ -72,13 +73,14 @@ class LayerFactors:
             for hook in hooks:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
-        groups = Groups(offsets)
+        groups = self._groups = self._groups if self._groups.offsets is offsets else Groups(offsets)
         for layer, gradient in zip(used, result, strict=True):
             made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), groups)
         return [
             made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((groups.units, *p.shape)))
-            for p in self._module.parameters()
-            if p.requires_grad
+            for layer in layers  # of known kinds: each parameter belongs to one of them
+            for p in layer._parameters.values()
+            if p is not None and p.requires_grad
         ]
 
 
@@ -147,9 +149,12 @@ def _summed(values: Tensor, groups: Groups, positions: int = 1) -> Stored:
     """Return the sums over each unit's rows and positions, which lie along one axis."""
     if values.shape[positions] == 1 and groups.single:  # one term each
         return Stored(values.squeeze(positions), None, rounding_of(values))
-    wide = torch.float64
+    wide, narrow = torch.float64, values.dtype != torch.float64
+    if positions == 1 and groups.even:
+        held = groups.side_by_side(values)
+        return Stored(held.sum(1, dtype=wide), held.abs().sum(1, dtype=wide), rounding_of(values), narrow)
     sums, sizes = values.sum(positions, dtype=wide), values.abs().sum(positions, dtype=wide)
-    return Stored(groups.added(sums), groups.added(sizes), rounding_of(values))
+    return Stored(groups.added(sums), groups.added(sizes), rounding_of(values), narrow)
 
 
 def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 _HELD = ("_parameters", "_buffers")
+_OF_ANY = frozenset(vars(nn.Module()))  # attributes that every module has; none is a tensor
 
 
 @contextmanager
@@ -44,9 +45,9 @@ def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
 
 def _tensors(attributes: list[dict[str, Any]], members: list[list[dict[str, Any]]]) -> list[Tensor]:
     """Return every tensor that a part holds, each once."""
-    held = [*attributes, *(inside for both in members for inside in both)]
-    result = {id(value): value for values in held for value in values.values() if isinstance(value, Tensor)}
-    return list(result.values())
+    own = [[values[name] for name in values.keys() - _OF_ANY] for values in attributes]
+    held = [*own, *(inside.values() for both in members for inside in both)]
+    return list({id(value): value for values in held for value in values if isinstance(value, Tensor)}.values())
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ def _stored(by_row: Tensor, groups: Groups) -> Stored:
     if groups.single:
         return Stored(by_row, None, rounding_of(by_row))
     wide = by_row.double()
-    return Stored(groups.added(wide), groups.added(wide.abs()), rounding_of(by_row))
+    return Stored(groups.added(wide), groups.added(wide.abs()), rounding_of(by_row), by_row.dtype != torch.float64)
 
 
 def losses_of_units(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor, offsets: Tensor) -> Tensor:

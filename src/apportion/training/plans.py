@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from apportion.errors import InputError
 from apportion.privacy import accounting
+from apportion.training.arguments import require_one_way_of_length
 
 _WIDEST = 50.0  # the largest ε that a noise multiplier may stand for
 
@@ -32,8 +33,7 @@ def length_of(
     >>> length_of(None, None, 3, 100, 1000)
     Length(steps=30, sampling=0.1)
     """
-    if (sampling is not None and batch_size is not None) or (steps is None) == (epochs is None):
-        raise InputError("Expected steps or epochs, and sampling or batch_size, not both of either.", argument="steps")
+    require_one_way_of_length(steps, epochs, sampling, batch_size)
     if batch_size is not None:
         if n_units is None or not 0 < batch_size <= n_units:
             raise InputError(
@@ -44,8 +44,6 @@ def length_of(
     sampling = 1.0 if sampling is None else sampling
     if steps is None:
         assert epochs is not None
-        if not 0 < epochs < math.inf or not 0 < sampling <= 1:
-            raise InputError(f"Expected epochs above 0, got {epochs}.", argument="epochs")
         steps = math.ceil(epochs / sampling - 1e-9)
     return Length(steps, sampling)
 

@@ -20,11 +20,12 @@ from apportion.privacy import BoundedSum, Purpose, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
+from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
-from apportion.training.padding import padded, row_alignment
+from apportion.training.padding import PaddedPass, padded, row_alignment
 from apportion.training.per_unit import GradientWay, Loss, gradient_way, losses_of_units, means_of_units, trainable
 from apportion.training.processes import OneProcess, Processes, start_alike, together
 from apportion.training.step_releases import Form, StepReleases, StepShare, plan_steps
@@ -101,12 +102,8 @@ class PrivateGradients:
                 f"{units.neighbours.relation!r}; open a session for the same neighbours.",
                 argument="session",
             )
-        if steps < 1 or rows_at_once < 1 or not 0 < sampling <= 1:
-            raise InputError(
-                f"Expected steps and rows_at_once of at least 1 and sampling in (0, 1], got {steps}, "
-                f"{rows_at_once} and {sampling}.",
-                argument=None,
-            )
+        require_length(steps, sampling, rows_at_once)
+        require_rules(clip, scaling, losses, tables)
         if n_units is not None and n_units < 1:
             raise InputError(
                 f"Expected a declared number of {units.name} of at least 1, got {n_units}.", argument="n_units"
@@ -124,8 +121,11 @@ class PrivateGradients:
         self._applied = applied(module, loss, units, autocast)
         self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
         self._given = way
-        self._modes, self._rates = modes(self._module), dropout_rates(self._module)
+        self._modes, self._rates = modes(self._module.modules()), dropout_rates(self._module.modules())
         self._rows_at_once = rows_at_once
+        own = self._units.of_process(self._processes.number, self._processes.size)
+        self._everybody: NDArray[np.int64] = np.flatnonzero(own)
+        self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
         self._apart = 0
         self._way = self._checked_way()
         first = self._processes.number == 0
@@ -225,18 +225,19 @@ class PrivateGradients:
 
     def _check_module(self) -> None:
         """Refuse other trained parameters than at the start; check the module again if its modes changed."""
-        now = list(trainable(self._module).values())
-        if list(map(id, now)) != list(map(id, self._parameters)):
+        parts = list(self._module.modules())
+        held = {id(p): p for part in parts for p in part._parameters.values() if p is not None}
+        if [key for key, p in held.items() if p.requires_grad] != list(map(id, self._parameters)):
             raise InputError(
                 "Expected the same trained parameters at every step, got others than at the start.", argument="module"
             )
-        if self._rates != dropout_rates(self._module):
+        if self._rates != dropout_rates(parts):
             raise InputError(
                 "Expected the same dropout rates at every step, got others than at the start.", argument="module"
             )
-        if self._modes != modes(self._module):
+        if self._modes != modes(parts):
             self._way = self._checked_way()
-            self._modes = modes(self._module)
+            self._modes = modes(self._module.modules())
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""
@@ -311,8 +312,9 @@ class PrivateGradients:
 
     def _taking_part(self, sample: Sample | None) -> NDArray[np.int64]:
         """Return which units of this process are in the sample; without a sample, all of them."""
-        own = self._units.of_process(self._processes.number, self._processes.size)
-        return np.flatnonzero(own if sample is None else own & sample.members(self._units.keys))
+        if sample is None:
+            return self._everybody
+        return self._everybody[sample.members(self._units.keys)[self._everybody]]
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """Return the hidden sum of these units' clipped gradients, with that of the other processes."""
@@ -341,12 +343,22 @@ class PrivateGradients:
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
-        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
-        for inputs, targets, offsets in self._units.batches(units, self._rows_at_once):
-            filled = padded(offsets, self._apart, **full)
+        for rows, filled in self._pieces(units):
+            inputs, targets = self._units.taken(rows)
             if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
+
+    def _pieces(self, units: NDArray[np.int64]) -> list[tuple[Any, PaddedPass]]:
+        """Return which rows each pass takes, and its padding; for full batches the same every time."""
+        if self._held is not None and self._held[0] is units and self._held[1] == self._apart:
+            return self._held[2]
+        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
+        found = self._units.pieces(units, self._rows_at_once)
+        pieces = [(rows, padded(offsets, self._apart, **full)) for rows, offsets in found]
+        if units is self._everybody:
+            self._held = units, self._apart, pieces
+        return pieces
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""

@@ -16,9 +16,10 @@ from apportion.privacy import Budget, NoiseSource, Session, Statement, accountin
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
 from apportion.training.applied import refuse_surroundings
+from apportion.training.arguments import require_calls, require_length, require_optimizer, require_rules
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
-from apportion.training.described import described
+from apportion.training.comparable import comparable
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
@@ -134,7 +135,10 @@ class PrivateTrainer:
         self.module = module.module if isinstance(module, DistributedDataParallel) else module
         self.optimizer = optimizer
         self.loss = loss
+        require_rules(clip, scaling, losses, tables)
+        require_optimizer(optimizer, self.module, scheduler)
         length = length_of(steps, sampling, epochs, batch_size, n_units)
+        require_length(length.steps, length.sampling, rows_at_once)
         self.epsilon = epsilon_for(epsilon, noise_multiplier, delta, length, n_units)
         self.delta = delta
         self.steps = length.steps
@@ -181,6 +185,7 @@ class PrivateTrainer:
 
         A second fit is refused: it would start from what the first learned, and its statement would claim too little.
         """
+        require_calls(progress, callbacks, checkpoint)
         self._refuse(units, session, ledger, checkpoint, watch)
         run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
         for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
@@ -314,12 +319,12 @@ class PrivateTrainer:
     def _settings(self, units: Units) -> dict[str, Any]:
         """Return what a checkpoint is bound to, beside the rows."""
         named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
-        forward = [described(getattr(type(part), "forward", None)) for part in self.module.modules()]
+        forward = [comparable(getattr(type(part), "forward", None)) for part in self.module.modules()]
         return {
             "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
-            "parameters": named, "forward": forward, "loss": described(self.loss),
+            "parameters": named, "forward": forward, "loss": comparable(self.loss),
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),

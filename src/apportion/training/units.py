@@ -89,15 +89,23 @@ class Units:
 
     def batches(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield inputs, targets and offsets of some units in batches; a unit's rows stay together."""
+        for rows, offsets in self.pieces(units, rows_at_once):
+            yield *self.taken(rows), offsets
+
+    def pieces(self, units: NDArray[np.int64], rows_at_once: int) -> Iterator[tuple[Any, Tensor]]:
+        """Yield which rows some units have, for `taken`, and their offsets, in batches; a unit's rows stay together."""
         sizes = np.diff(self._offsets)[units]
         for some in _chunks(sizes, rows_at_once):
             chosen, counts = units[some], sizes[some]
             offsets = np.concatenate([[0], np.cumsum(counts)])
-            rows = self._rows_of(chosen, counts, offsets)
-            held = self._inputs[rows]
-            inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)  # modules may write
-            there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
-            yield inputs, self._targets[there], torch.as_tensor(offsets)
+            yield self._rows_of(chosen, counts, offsets), torch.as_tensor(offsets)
+
+    def taken(self, rows: Any) -> tuple[Tensor, Tensor]:
+        """Return copies of the inputs of some rows, because modules may write into them, and their targets."""
+        held = self._inputs[rows]
+        inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)
+        there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
+        return inputs, self._targets[there]
 
     def _rows_of(self, chosen: NDArray[np.int64], counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> Any:
         """Return the rows of some units; a slice if they lie behind one another."""

@@ -1,7 +1,8 @@
 """A client's account: the passes that it answered and what they cost, on disk before anything is evaluated or sent.
 
 A line is added for every pass, and forced to disk, before the pass begins. A pass is answered at most once: its name
-is in the account whatever happens afterwards. The file belongs to one identity, and one process at a time has it open.
+is in the account whatever happens afterwards. A second line of the pass is added before its survivors are signed: from
+then on the server may read the sum. The file belongs to one identity, and one process at a time has it open.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import json
 import math
 import os
 import weakref
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +34,7 @@ class Entry:
         numbers: how many numbers left the client, all of them masked.
         cost: μ² of it, counted by the client; 0 where the server draws the noise.
         least: clients that had to finish it.
+        signed: whether the client signed who finished it, after which the server may read the sum.
     """
 
     run: str
@@ -38,6 +42,7 @@ class Entry:
     numbers: int
     cost: float
     least: int
+    signed: bool = False
 
     @classmethod
     def of(cls, line: str) -> Self:
@@ -46,6 +51,7 @@ class Entry:
             held = json.loads(line)
             entry = cls(**{**held, "names": tuple(held["names"])})
             good = len(bytes.fromhex(entry.run)) == 16 and math.isfinite(entry.cost) and entry.cost >= 0
+            good = good and type(entry.signed) is bool
         except (ValueError, TypeError, KeyError):
             good = False
         if not good:
@@ -95,32 +101,44 @@ class Account:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """Every pass, in order."""
-        return tuple(self._entries)
+        return tuple(self._entries.values())
 
     @property
     def spent(self) -> float:
         """Σ μ² of all passes."""
-        return math.fsum(each.cost for each in self._entries)
+        return math.fsum(each.cost for each in self.entries)
+
+    @property
+    def sums(self) -> Counter[str]:
+        """How many sums of each name the server may have read: those of passes whose survivors were signed."""
+        return Counter(name for each in self.entries if each.signed for name in each.names)
 
     @staticmethod
     def shown(path: Path) -> tuple[Entry, ...]:
         """Return the passes in a file, while the client may be running."""
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        return tuple(Entry.of(line) for line in lines[1:] if line.endswith("\n"))
+        return tuple(_by_name(line for line in lines[1:] if line.endswith("\n")).values())
 
     def refuse_again(self, run: str) -> None:
         """Refuse the name of a pass that was answered before."""
-        if any(each.run == run for each in self._entries):
+        if run in self._entries:
             raise RefusedError("Expected a pass of a new name, got one that was answered before.")
 
     def charge(self, entry: Entry) -> None:
         """Add a pass and force it to disk; refuse a name that was seen before."""
         self.refuse_again(entry.run)
-        self._entries.append(entry)  # counts even if the disk fails
+        self._write(entry)
+
+    def sign(self, run: str) -> None:
+        """Add that the survivors of a pass are signed, and force it to disk."""
+        self._write(replace(self._entries[run], signed=True))
+
+    def _write(self, entry: Entry) -> None:
+        self._entries[entry.run] = entry  # counts even if the disk fails
         self._file.write(json.dumps(asdict(entry)).encode() + b"\n")
         _force(self._file)
 
-    def _read(self, identity: bytes) -> list[Entry]:
+    def _read(self, identity: bytes) -> dict[str, Entry]:
         """Return the entries; a last line that was cut off belongs to a pass that was never answered."""
         content = self._file.read()
         whole = content[: content.rfind(b"\n") + 1]
@@ -129,7 +147,12 @@ class Account:
             raise InputError("Expected the account of this client's key, got another's.", argument="account")
         self._file.seek(len(whole))
         self._file.truncate()
-        return [Entry.of(line) for line in lines]
+        return _by_name(lines)
+
+
+def _by_name(lines: Iterable[str]) -> dict[str, Entry]:
+    """Return passes by their names, in order; of two lines of one pass the later counts."""
+    return {entry.run: entry for entry in map(Entry.of, lines)}
 
 
 def _force(file: Any) -> None:

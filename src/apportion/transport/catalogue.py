@@ -17,6 +17,7 @@ import numpy as np
 from apportion.engines import Processors
 from apportion.errors import InputError
 from apportion.privacy.contributions import Contribution, HeldOut, WithoutHeldOut
+from apportion.transport.choice_questions import CHOICE_QUESTIONS
 from apportion.transport.click_questions import CLICK_QUESTIONS
 from apportion.transport.encoder_questions import ENCODER_QUESTIONS
 from apportion.transport.listed import Listed, PublicFacts
@@ -27,7 +28,14 @@ from apportion.transport.value_questions import VALUE_QUESTIONS
 
 CATALOGUE: Final[Mapping[str, Listed]] = {
     each.name: each
-    for each in (*VALUE_QUESTIONS, *RATING_QUESTIONS, *CLICK_QUESTIONS, *ENCODER_QUESTIONS, *PARTY_QUESTIONS)
+    for each in (
+        *VALUE_QUESTIONS,
+        *RATING_QUESTIONS,
+        *CHOICE_QUESTIONS,
+        *CLICK_QUESTIONS,
+        *ENCODER_QUESTIONS,
+        *PARTY_QUESTIONS,
+    )
 }
 """Every contribution that a client can be asked for."""
 

@@ -27,7 +27,8 @@ _VOTES: Final = Table(
 
 
 def _is_moments(contribution: Any, rows: type) -> bool:
-    return type(contribution) is TaskMoments and type(contribution.rows) is rows and contribution.labels is None
+    moments = type(contribution) is TaskMoments and type(contribution.weights) is SplitEqually
+    return moments and type(contribution.rows) is rows and contribution.labels is None
 
 
 def _totals(given: Given, facts: PublicFacts) -> TaskMoments:

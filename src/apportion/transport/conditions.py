@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
 from cryptography.exceptions import InvalidSignature
@@ -45,6 +47,8 @@ class Conditions:
         epsilon: the ε that all passes of all fits together may cost.
         delta: the δ of it.
         passes: the most passes that it answers in all.
+        sums: of each name, the most sums that it lets the server read if the server draws the noise; 1 for names that
+            are not here. Two sums of one name over different clients could differ by one client's part.
     """
 
     roster: tuple[bytes, ...]
@@ -57,6 +61,7 @@ class Conditions:
     epsilon: float = 1.0
     delta: float = 1e-6
     passes: int = 100
+    sums: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if {len(each) for each in self.roster} != {KEY_BYTES} or len(set(self.roster)) != len(self.roster):
@@ -83,6 +88,8 @@ class Conditions:
             raise InputError(
                 f"Expected at least 1 pass and a delta above 0, got {self.passes} and {self.delta}.", argument="passes"
             )
+        if any(most < 1 for most in self.sums.values()):
+            raise InputError(f"Expected at least 1 sum of each name, got {dict(self.sums)}.", argument="sums")
         _ = self.trust  # refuses impossible numbers
 
     @property
@@ -132,6 +139,27 @@ class Conditions:
         if identity not in self.roster:
             raise InputError("Expected a roster with this client's own key in it, got one without.", argument="roster")
         return self.roster.index(identity)
+
+    def refuse_more_sums(self, names: Sequence[str], before: Mapping[str, int]) -> None:
+        """Refuse to let the server read more sums of a name than agreed, without noise.
+
+        Args:
+            names: of the contributions of a question.
+            before: how many sums of each name the server may have read.
+        """
+        name = self.too_often(names, before)
+        if name is not None:
+            raise RefusedError(
+                f"The server may read {self.sums.get(name, 1)} of the sums {name} without noise, and may have read "
+                f"{before.get(name, 0)}; more could differ by one client's part."
+            )
+
+    def too_often(self, names: Sequence[str], before: Mapping[str, int]) -> str | None:
+        """Return the first of the names whose sum the server would read too often without noise; None if none is."""
+        if self.noise == "clients":
+            return None
+        more = Counter(names).items()
+        return next((name for name, asked in more if before.get(name, 0) + asked > self.sums.get(name, 1)), None)
 
     def refuse_beyond(self, spent: float, cost: float, answered: int) -> None:
         """Refuse what is more than agreed.

@@ -21,8 +21,19 @@ from apportion.transport.listed import PublicFacts
 
 Kind = Literal["ratings", "clicks", "encoder", "mean", "quantiles", "parties"]
 
-_ASKED: Final[Mapping[str, tuple[str, ...]]] = {
-    "ratings": ("number-of-users", "user-means", "popularity", "clip-norms", "rating-round", "variance-votes"),
+ASKED: Final[Mapping[str, tuple[str, ...]]] = {
+    "ratings": (
+        "number-of-users",
+        "user-means",
+        "popularity",
+        "choice-totals",
+        "choice-tastes",
+        "click-votes",
+        "clip-norms",
+        "user-spread",
+        "rating-round",
+        "variance-votes",
+    ),
     "clicks": (
         "number-of-users",
         "popularity",
@@ -36,6 +47,12 @@ _ASKED: Final[Mapping[str, tuple[str, ...]]] = {
     "quantiles": ("value-shares",),
     "parties": ("party-models",),
 }
+"""What each kind of federation asks its clients for."""
+_IN_ROUNDS: Final = {
+    "rating-round", "choice-tastes", "click-tastes", "encoder-matrices", "encoder-vectors", "party-models"
+}  # fmt: skip
+_MOST_ROUNDS: Final = 15  # of a fit whose file does not say how many
+_OF_CHOICES: Final = 4  # rounds in which ratings fits learn choices, however many rounds they have
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "int": int,
     "int | None": int,
@@ -60,6 +77,7 @@ class Federation:
         dropping: how many may drop out of a pass.
         noise: who draws it.
         passes: the most passes that a client answers in all.
+        fits: how many fits a client takes part in, if the server draws the noise.
         scale: of values, low and high.
         quantiles: which ones, of `kind` quantiles.
         features: file with public features of items, of `kind` encoder; the server alone needs it.
@@ -82,6 +100,7 @@ class Federation:
     dropping: int = 1
     noise: NoisePlace = "clients"
     passes: int = 100
+    fits: int = 1
     scale: tuple[float, ...] = (1.0, 5.0)
     quantiles: tuple[float, ...] = (0.25, 0.5, 0.75)
     features: Path | None = None
@@ -95,7 +114,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise InputError(f"Expected kind to be one of {', '.join(_ASKED)}, got {self.kind!r}.", argument="kind")
+            raise InputError(f"Expected kind to be one of {', '.join(ASKED)}, got {self.kind!r}.", argument="kind")
         if self.seed is not None and self.noise != "server":
             raise InputError("A seed is for noise of the server; clients draw theirs afresh.", argument="seed")
         if (self.kind == "encoder") != (self.features is not None):
@@ -103,6 +122,8 @@ class Federation:
                 f"Expected features with the kind encoder and with no other, got the kind {self.kind}.",
                 argument="features",
             )
+        if self.fits < 1:
+            raise InputError(f"Expected at least 1 fit, got {self.fits}.", argument="fits")
         if len(self.scale) != 2 or not self.timeout > 0:
             raise InputError(
                 f"Expected a scale [low, high] and a timeout above 0, got {list(self.scale)} and {self.timeout:g}.",
@@ -170,12 +191,22 @@ class Federation:
             roster=keys,
             server=server,
             facts=PublicFacts(len(items), (low, high), listed),
-            allowed=frozenset(_ASKED[self.kind]),
+            allowed=frozenset(ASKED[self.kind]),
+            sums=self.sums,
             **{
                 name: getattr(self, name)
                 for name in ("colluding", "dropping", "noise", "epsilon", "delta", "passes")
             },
         )  # fmt: skip
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """How many sums of each name its fits need: one of each in a fit, and of some one in every round.
+
+        A round may be run again for each client that can drop out, if that client stops it.
+        """
+        rounds = max(_OF_CHOICES, 1 + (self.rounds or _MOST_ROUNDS)) * self.resamples + self.dropping
+        return {name: self.fits * (rounds if name in _IN_ROUNDS else 1) for name in ASKED[self.kind]}
 
     @property
     def source(self) -> NoiseSource:

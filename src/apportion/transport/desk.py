@@ -2,7 +2,8 @@
 
 What it does in a pass, in this order: it refuses whoever is not the server; it reads the question and refuses what it
 does not know or what was not agreed to; it writes the name and the cost of the pass into its account, on disk; then it
-takes part. Rows are first looked at in the stage of masks, when nothing can be refused any more because of them. The
+takes part. Rows are first looked at in the stage of masks, when nothing can be refused any more because of them. Before
+it signs who finished, it writes that into its account as well: it lets a server read only so many sums of a name. The
 secrets of a pass are in memory only: after a restart the pass cannot go on, and its name is never answered again.
 """
 
@@ -18,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from apportion.data.users import Users
 from apportion.errors import InputError
 from apportion.federated import MaskingClient, RefusedError
-from apportion.federated.messages import Confirmations, Delivered, Masked, Message, Survivors
+from apportion.federated.messages import Confirmations, Confirmed, Delivered, Masked, Message, Survivors
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.transport import letters
@@ -97,6 +98,7 @@ class Desk:
         offer = offered(question, conditions)
         account.refuse_again(run.hex())
         conditions.refuse_beyond(account.spent, offer.cost, len(account.entries))
+        conditions.refuse_more_sums(offer.names, account.sums)
         asked = offer.understood(conditions.facts)
         terms = conditions.terms(run, asked.length, asked.digest)
         account.charge(Entry(run.hex(), asked.names, asked.length, asked.cost, terms.least))
@@ -109,7 +111,7 @@ class Desk:
         if stage == "delivered":
             return self._masked(under_way, Delivered(run, held["boxes"]))
         if stage == "survivors":
-            return client.confirm(Survivors(run, held["clients"]))
+            return self._confirmed(under_way, Survivors(run, held["clients"]))
         return client.reveal(Confirmations(run, held["signatures"]))
 
     def _masked(self, under_way: _Pass, delivered: Delivered) -> Masked:
@@ -118,6 +120,13 @@ class Desk:
         mask = client.mask(delivered)
         sums = under_way.asked.answered(self._users, self._noise)
         return Masked(client.terms.run, client.position, sums.masked(mask, client.terms.n_clients))
+
+    def _confirmed(self, under_way: _Pass, survivors: Survivors) -> Confirmed:
+        """Check the list of survivors, and write on disk that it is signed before the signature leaves."""
+        confirmed = under_way.masking.confirm(survivors)
+        self._conditions.refuse_more_sums(under_way.asked.names, self._account.sums)
+        self._account.sign(survivors.run.hex())
+        return confirmed
 
 
 def _check_users(users: Users, conditions: Conditions) -> None:

@@ -46,7 +46,7 @@ class FlowerPost:
         sent = {self._nodes[each]: letter for each, letter in by_position.items() if each in self._nodes}
         places = {node: position for position, node in self._nodes.items()}
         came = _exchanged(self._grid, sent, self._timeout)
-        return {places[node]: answer for node, answer in came.items() if len(answer) <= most}
+        return {places[node]: answer for node, answer in came.items() if node in places and len(answer) <= most}
 
 
 def connected(grid: Any, conditions: Conditions, timeout: float) -> dict[int, int]:

@@ -41,12 +41,22 @@ _GIVEN: Final = Table(
         "accelerated": Flag(),
         "condition": Maybe(Real(1.0 + 1e-9, 1e12)),
         "sparse_penalty": Maybe(Real(0.0, 1e6)),
+        "whole_posterior": Flag(),
         "answers": Several(
             Table({"shared": Array(("items", "items")), "common": Maybe(_COMMON)}), 0, _MOST_ROUNDS
         ),
     }
 )  # fmt: skip
-_OF_SIDE: Final = ("loss", "structure", "clip_norm", "fit_intercept", "accelerated", "condition", "sparse_penalty")
+_OF_SIDE: Final = (
+    "loss",
+    "structure",
+    "clip_norm",
+    "fit_intercept",
+    "accelerated",
+    "condition",
+    "sparse_penalty",
+    "whole_posterior",
+)
 _OF_COMMON: Final = ("direction", "share", "size", "size_stddev", "doubt")
 
 

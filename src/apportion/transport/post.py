@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -18,7 +19,7 @@ from apportion.federated.messages import DisturbedError
 from apportion.transport import letters
 from apportion.transport.conditions import OPEN_SECONDS, Conditions
 from apportion.transport.desk import Desk
-from apportion.transport.question import question_bytes
+from apportion.transport.question import offered, question_bytes
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -55,27 +56,40 @@ class ClientsByPost:
             raise InputError("Expected the key of the server that clients know, got another.", argument="identity")
         self.left_out: dict[int, str] = {}
         self._barred: set[int] = set()
+        self._read = Counter[str]()
+        self._last: tuple[bytes, Total] | None = None
 
     def add_up(self, terms: Terms, question: Question, users: UserParts) -> Total:
         """Run a pass of secure aggregation; refuse it if too few clients finish.
 
-        A client that stops a pass by what it dealt out is asked no more. If the server draws the noise, the pass is
-        run again without it; else that would cost clients twice.
+        A sum without noise that was asked for last is not asked for again: the server has it. A client that stops a
+        pass by what it dealt out is asked no more. If the server draws the noise and clients let it read another sum
+        of the same names, the pass is run again without that client; with noise it would cost clients twice.
         """
         asked = question_bytes(question, self._conditions.facts)
+        if question.noise is None and self._last is not None and self._last[0] == asked:
+            return self._last[1]
+        total = self._asked(terms, question, asked)
+        self._last = asked, total
+        return total
+
+    def _asked(self, terms: Terms, question: Question, asked: bytes) -> Total:
+        """Run a pass, and if one client stops it another without it, where that is allowed."""
+        names = offered(asked, self._conditions).names
         ours = self._conditions.terms(terms.run, terms.length, self._conditions.facts.digest_with(asked))
         self._check(ours, terms, question)
         while True:
             try:
-                return self._run(ours, asked)
+                return self._run(ours, asked, names)
             except DisturbedError as found:
                 self._note(found.client, str(found))
                 self._barred.add(found.client)
-                if question.noise is not None or len(self._barred) > self._conditions.dropping:
+                again = question.noise is None and self._conditions.too_often(names, self._read) is None
+                if not again or len(self._barred) > self._conditions.dropping:
                     raise
             ours = replace(ours, run=os.urandom(letters.RUN_BYTES))
 
-    def _run(self, ours: Terms, asked: bytes) -> Total:
+    def _run(self, ours: Terms, asked: bytes, names: Sequence[str]) -> Total:
         """Run one pass with everybody who was not barred."""
         server = MaskingServer(ours)
         opening = self._opening(ours.run, asked)
@@ -84,6 +98,7 @@ class ClientsByPost:
         self._stage(server, self._written(ours, server.deliveries()))
         survivors = server.survivors()
         self._stage(server, self._written(ours, dict.fromkeys(survivors.clients, survivors)))
+        self._read.update(names)  # by the accounts of clients who signed
         confirmations = server.confirmations()
         self._stage(server, self._written(ours, dict.fromkeys(confirmations.signatures, confirmations)))
         total = server.total()

@@ -12,6 +12,7 @@ from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut,
 from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.recommend.clip_norms import NORMS, ClippedAway
 from apportion.recommend.model import FoldIn
+from apportion.recommend.user_spread import PairProducts
 from apportion.recommend.variance_votes import VarianceLosses
 from apportion.transport.listed import (
     CLIP_NORM,
@@ -69,6 +70,17 @@ def _taken_norms(contribution: Any, facts: PublicFacts) -> Given | None:
     if type(contribution) is not ClippedParts or type(contribution.part) is not ClippedAway:
         return None
     return {"centre": contribution.part.centre, "unit": contribution.part.unit}
+
+
+def _spread(given: Given, facts: PublicFacts) -> ClippedParts:
+    numbers = given["centre"], given["unit"], given["clip_norm"]
+    return PairProducts(facts.value_range, *numbers).contribution(ADD_REMOVE)
+
+
+def _taken_spread(contribution: Any, facts: PublicFacts) -> Given | None:
+    if type(contribution) is not ClippedParts or type(contribution.part) is not PairProducts:
+        return None
+    return {name: getattr(contribution.part, name) for name in ("centre", "unit", "clip_norm")}
 
 
 def _numbers_of_round(given: Given, facts: PublicFacts) -> int:
@@ -148,6 +160,14 @@ RATING_QUESTIONS: Final = (
         lambda given, facts: 3 + 2 * len(NORMS),
         _norms,
         _taken_norms,
+    ),
+    Listed(
+        "user-spread",
+        "how alike a person's ratings are",
+        Table({"centre": _CENTRE, "unit": _UNIT, "clip_norm": CLIP_NORM}),
+        lambda given, facts: 3,
+        _spread,
+        _taken_spread,
     ),
     Listed(
         "rating-round",

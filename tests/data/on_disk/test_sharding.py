@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from apportion.data import Interactions
-from apportion.data.on_disk import FolderManifest, UserFolder, sharding
+from apportion.data.on_disk import FolderManifest, UserFolder, sharding, staging
 from apportion.data.on_disk.sharding import NamedSource, make_user_folder
 from apportion.data.on_disk.staging import ShardColumns
 from apportion.data.sources import open_table
@@ -100,6 +100,30 @@ def test_a_bad_file_is_named(text, said, tmp_path):
     with pytest.raises(InputError, match=rf"a\.csv: .*{said}"):
         make_user_folder(sources(tmp_path / "a.csv"), RATINGS, tmp_path / "u")
     assert not (tmp_path / "u").exists()
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_rows_that_are_sorted_a_bucket_at_a_time_make_the_same_folder(texts, tmp_path, monkeypatch):
+    made_of = written(table_of(random_interactions(3, n_users=60), texts), tmp_path)
+    make_user_folder(made_of, RATINGS, tmp_path / "at-once", rows_of_a_shard=20)
+    monkeypatch.setattr(sharding, "_OF_MEMORY", 1 << 40)  # a bucket is more than fits
+    monkeypatch.setattr(staging, "_BYTES_OF_A_WINDOW", 500)
+    monkeypatch.setattr(staging, "_ROWS_OF_A_GROUP", 5)
+    make_user_folder(made_of, RATINGS, tmp_path / "by-bucket", rows_of_a_shard=20)
+    for path in (tmp_path / "at-once").iterdir():
+        assert (tmp_path / "by-bucket" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_reader_of_one_bucket_of_a_staged_file_needs_few_of_its_row_groups(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "_ROWS_OF_A_GROUP", 10)
+    pyarrow.parquet.write_table(table_of(random_interactions(4, n_users=200), texts), tmp_path / "a.parquet")
+    (staged,) = staging.stage(open_table(tmp_path / "a.parquet"), 0, RATINGS, tmp_path)
+    groups = pyarrow.parquet.ParquetFile(tmp_path / staged.file).metadata
+    found = [groups.row_group(k).column(0).statistics for k in range(groups.num_row_groups)]
+    holding = [sum(each.min <= bucket <= each.max for each in found) for bucket in range(0, 1 << staging.BITS, 1 << 18)]
+    assert len(found) > 20
+    assert max(holding) <= 3
 
 
 class Stopped(Exception):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from apportion.auditing.hidden_values import raw_value
 from apportion.data.users import Users
 from apportion.engines import LocalEngine, add_up_one
-from apportion.errors import InputError
-from apportion.privacy.contributions import Cells, ClippedParts, GroupMoments, GroupSums, NormClasses
+from apportion.errors import BudgetError, InputError
+from apportion.privacy.contributions import Cells, ClippedParts, GroupBoxes, GroupMoments, GroupSums, NormClasses
+from apportion.privacy.mechanisms import Box
 from contribution_cases import NORMS, STATISTICS, moments_of_cells, ones_of_cells
 
 ENGINE = LocalEngine(np.float64, chunk=7)
@@ -67,6 +68,38 @@ def test_a_user_of_all_groups_reaches_the_l1_bound_and_no_further():
     assert np.abs(raw_value(total)).sum() == pytest.approx(2, rel=1e-5)
     euclidean = add_up_one(ENGINE, users_of(rows), GroupSums(STATISTICS))
     assert np.abs(raw_value(euclidean)).sum() > 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(ROWS, st.integers(0, 5), st.floats(1e-3, 1e3))
+def test_removing_any_user_moves_each_group_by_at_most_the_box_and_none_up(rows, user, cap):
+    rows = [*rows, (6, 0, 1.0)]
+    form = GroupBoxes(GroupMoments(lambda users, cells: moments_of_cells(users, cells)[:, :1], 1, cap))
+    full, without = (
+        add_up_one(ENGINE, users_of(some), form) for some in (rows, [row for row in rows if row[0] != user])
+    )
+    moved = raw_value(full) - raw_value(without)
+    assert moved.min() >= 0
+    assert Box().distance(raw_value(full), raw_value(without), None) == moved.max() <= full.box_sensitivity
+    assert full.box_sensitivity == pytest.approx(1)
+
+
+def test_a_user_of_all_groups_reaches_the_box_and_a_sum_without_one_has_no_such_noise():
+    rows = [(0, group, 1e5) for group in range(6) for _ in range(50 - group)]
+    total = add_up_one(ENGINE, users_of(rows), GroupBoxes(GroupMoments(ones_of_cells, 1)))
+    assert raw_value(total)[:, 0] == pytest.approx(np.ones(6))
+    euclidean = add_up_one(ENGINE, users_of(rows), GroupSums(STATISTICS))
+    with pytest.raises(BudgetError, match="no bound on what one user adds to each coordinate"):
+        _ = euclidean.box_sensitivity
+
+
+def test_users_with_a_cell_above_one_have_classes_of_their_own():
+    rows = [(0, 0, 0.0), (0, 1, 0.0), (1, 2, 0.0), (1, 2, 0.0)]
+    counts = GroupMoments(lambda users, cells: cells.sizes[:, None].astype(float), 1, whole=True)
+    classes = NormClasses((counts,), (1.0, 2.0, 4.0), (), 1.0, taxicab=True, boxed=True)
+    total = add_up_one(ENGINE, users_of(rows), ClippedParts(classes, (classes.output,)))
+    assert raw_value(total) == pytest.approx([0, 1, 0, 0, 1, 0], rel=1e-5)
+    assert total.l1_sensitivity == pytest.approx(1)
 
 
 def test_a_user_of_all_groups_reaches_the_bound_and_no_further():

@@ -171,6 +171,7 @@ OF_CELLS = (
     "norms over groups",
     "sums by group in L1 norm",
     "L1 norms over groups",
+    "boxes by group",
 )  # several rows of a task are one cell
 BY_TASK = [name for name in CONTRIBUTIONS if name not in (*OF_USERS, *OF_CELLS)]
 

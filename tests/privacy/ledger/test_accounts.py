@@ -23,7 +23,7 @@ from apportion.privacy import (
     Session,
     Statement,
 )
-from apportion.privacy.gaussian import epsilon_of, mu_of_pure
+from apportion.privacy.gaussian import epsilon_of, mu_of_pure, pure_of_mu
 from apportion.privacy.ledger import GaussianRelease, PureRelease, SampledRun, SelectionRun
 from apportion.privacy.ledger.events import ListedRelease, as_dp_event, from_json
 from apportion.privacy.neighbours import RELATIONS
@@ -191,6 +191,18 @@ def test_a_session_that_does_not_fit_is_refused_before_it_is_opened(ledger):
     for part in (0.0, -1.0, 1.5, float("nan")):
         with pytest.raises(BudgetError, match="Expected a fraction in"):
             account.session(part)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "pure"])
+def test_a_pure_session_that_does_not_fit_is_refused_before_it_is_opened(ledger, kind):
+    budget = BUDGET if kind == "gaussian" else Budget(2.0, 0.0)
+    account = ledger.create_account("visits", budget, kind=kind)
+    largest = pure_of_mu(BUDGET.mu) if kind == "gaussian" else 2.0
+    session = account.session(Budget(largest, 0.0), noise=SeededNoise(0))
+    assert session.budget.epsilon == largest
+    with pytest.raises(BudgetError, match=r"A session of epsilon .* at delta 0 does not fit .*epsilon"):
+        account.session(Budget(1.01 * largest, 0.0))
+    assert account.status().entries == 0
 
 
 def test_the_statement_names_the_entries_and_survives_json(ledger):

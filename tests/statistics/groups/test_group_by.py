@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from apportion.auditing import audit_neighbour
+from apportion.auditing.statements import check_statement
 from apportion.engines import LocalEngine
 from apportion.errors import InputError
 from apportion.postprocessing.class_counts import class_counts
@@ -103,6 +104,25 @@ def test_replay_on_neighbours_stays_within_every_sensitivity(keys, shrink, law):
         ratios = audit_neighbour(fit, (values, users, groups), fewer, arguments)
         assert max(ratios.values()) <= 1 + 1e-9
         assert "sums by group" in ratios
+
+
+@pytest.mark.parametrize("rows_of_one", [1, 40])
+def test_replay_of_noise_for_a_box_stays_within_every_sensitivity(rows_of_one):
+    """Also if one user has forty rows in every group: the box holds it, whatever the released norms said."""
+    users = np.append(np.repeat(np.arange(400), 4), np.zeros(4 * (rows_of_one - 1), int))
+    groups = np.append(np.tile(np.arange(4), 400), np.tile(np.arange(4), rows_of_one - 1))
+
+    def fit(rows, session):
+        made = UserGroupBy("count", keys=[str(k) for k in range(4)], law="laplace")
+        found = made.fit(users=rows[0], by=rows[1], session=session)
+        assert found.statement_.releases[-1].mechanism == "box"
+        return flat({name: getattr(found, name) for name in LEARNED})
+
+    arguments = {"budget": Budget(2.0, 0.0), "noise": SeededNoise(1), "neighbours": ADD_REMOVE}
+    fewer = users[users != 0], groups[users != 0]
+    ratios = audit_neighbour(fit, (users, groups), fewer, arguments)
+    assert max(ratios.values()) <= 1 + 1e-9
+    assert ratios["sums by group"] == pytest.approx(1, rel=1e-6)
 
 
 def test_rows_outside_a_public_list_are_left_out_and_nothing_is_refused():
@@ -365,11 +385,55 @@ def test_keys_with_another_number_of_columns_are_refused_before_anything_is_spen
 
 
 def test_with_laplace_noise_the_cap_of_a_count_is_a_whole_number_of_rows():
-    """Everybody has one row in each of five groups: noise is for 5 rows, not for the end of a wider class."""
-    users, groups = np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000)
+    """Everybody has two rows in one of five groups: noise is for 2 rows, not for the end of a wider class."""
+    users, groups = np.repeat(np.arange(2000), 2), np.repeat(np.arange(2000) % 5, 2)
     made = UserGroupBy("count", 1.0, keys=[str(k) for k in range(5)], law="laplace", noise=SeededNoise(0), shrink=False)
     found = made.fit(users=users, by=groups)
-    assert found.noise_stddev_["count"] == pytest.approx(2**0.5 * 5 / 0.92, rel=1e-3)
+    assert found.noise_stddev_["count"] == pytest.approx(2**0.5 * 2 / 0.92, rel=0.01)
+
+
+def boxed(seed=0, twice=0, epsilon=1.0, **arguments):
+    """A count of 2,000 users with a row in each of five groups; so many of them have a second row in one."""
+    users, groups = np.repeat(np.arange(2000), 5), np.tile(np.arange(5), 2000)
+    users, groups = np.append(users, np.arange(twice)), np.append(groups, np.arange(twice) % 5)
+    defaults = {"keys": [str(k) for k in range(5)], "law": "laplace", "noise": SeededNoise(seed)}
+    return UserGroupBy("count", epsilon, **{**defaults, **arguments}).fit(users=users, by=groups)
+
+
+def test_with_one_row_in_each_group_noise_is_for_a_box_and_otherwise_it_is_laplace_noise():
+    found, others = boxed(shrink=False), boxed(twice=600, shrink=False)
+    assert [each.mechanism for each in found.statement_.releases] == ["laplace", "box"]
+    assert found.noise_stddev_["count"] == pytest.approx((7 * 8 / 6) ** 0.5 / 0.92, rel=1e-3)
+    assert [each.mechanism for each in others.statement_.releases] == ["laplace", "laplace"]
+    assert all(check.passed for check in check_statement(found.statement_))
+
+
+def test_exact_arithmetic_and_many_groups_have_laplace_noise():
+    exact = boxed(noise=SeededNoise(0, exact=True))
+    many = boxed(keys=[str(k) for k in range(30)])
+    for found in (exact, many):
+        assert [each.mechanism for each in found.statement_.releases] == ["laplace", "laplace"]
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_intervals_around_noise_of_a_box_cover(shrink):
+    """Of 300 fits of five groups; two standard errors of correlated groups are 2 %."""
+    found = [boxed(seed, shrink=shrink).intervals_["count"] for seed in range(300)]
+    covered = np.mean([(low <= 2000) & (high >= 2000) for low, high in (each.T for each in found)])
+    assert 0.93 <= covered <= 0.99
+
+
+def test_users_of_a_long_tail_are_counted_with_laplace_noise_and_intervals_cover():
+    """Log-normal numbers of rows: the largest users are beyond what a narrow shape of norms holds."""
+    rng = np.random.default_rng(3)
+    users = np.repeat(np.arange(5000), np.rint(np.exp(1 + rng.standard_normal(5000))).clip(1, 300).astype(int))
+    groups = rng.integers(0, 8, len(users))
+    truth, keys, covered = np.bincount(groups), [str(k) for k in range(8)], []
+    for seed in range(20):
+        made = UserGroupBy("count", 3.0, keys=keys, law="laplace", noise=SeededNoise(seed))
+        low, high = made.fit(users=users, by=groups).intervals_["count"].T
+        covered.append(((low <= truth) & (truth <= high)).mean())
+    assert np.mean(covered) >= 0.85
 
 
 @pytest.mark.parametrize("frames", ["pandas", "polars"])

@@ -16,7 +16,7 @@ from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data.groups import rows_by_group
 from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import Budget, SeededNoise, Session
+from apportion.privacy import REPLACE_VALUES, Budget, SeededNoise, Session
 from apportion.privacy.contributions import SecondKeyCounts
 from apportion.privacy.keys import KeyedSum, OwnWeights
 from apportion.privacy.mechanisms import SecondLook
@@ -144,3 +144,16 @@ def test_the_second_round_refuses_noise_below_the_grid_as_the_first_does():
     assert look.level(OwnWeights(300), 2.0**-12) > 0
     with pytest.raises(BudgetError, match="noise of at least"):
         look.level(OwnWeights(300), 2.0**-13)
+
+
+def test_frames_of_a_cluster_and_other_neighbours_are_refused_before_anything_is_spent():
+    class Frame:
+        mapInArrow = None
+
+    with pytest.raises(InputError, match="takes columns in memory, not a frame of a cluster"):
+        UserKeys().fit(Frame(), users="who", by="word")
+    session = Session(BUDGET, noise=SeededNoise(0), neighbours=REPLACE_VALUES)
+    with pytest.raises((BudgetError, InputError)) as refused:
+        UserKeys().fit(users=[1, 2], by=["a", "b"], session=session)
+    assert str(refused.value).count("\n") == 0
+    assert session.spent == 0.0

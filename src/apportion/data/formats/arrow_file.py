@@ -49,7 +49,7 @@ class _OpenArrow:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Iterator[pa.RecordBatch]]]:
-        """Return the schema and the batches; Arrow's complaint becomes one sentence."""
+        """Return the schema and the batches. Turn an error of Arrow into one sentence."""
         import pyarrow as pa
 
         try:

@@ -1,4 +1,4 @@
-"""DuckDB files: one table, or a query, opened to read only."""
+"""DuckDB files: one table, or a query, opened read-only."""
 
 from __future__ import annotations
 

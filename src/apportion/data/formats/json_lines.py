@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, also compressed. Each cell says whether it is a number or text."""
+"""JSON lines: one object per line, possibly compressed. Each cell says whether it is a number or text."""
 
 from __future__ import annotations
 

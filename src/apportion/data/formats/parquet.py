@@ -70,7 +70,7 @@ FORMAT: Final = _Parquet()
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Any]:
-    """Return a reader of the file; Arrow's complaint becomes one sentence."""
+    """Return a reader of the file. Turn an error of Arrow into one sentence."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 

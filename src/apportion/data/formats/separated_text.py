@@ -1,4 +1,4 @@
-"""Text files with separated columns: CSV, TSV and the `.dat` of MovieLens, also compressed.
+"""Text files with separated columns: CSV, TSV and the `.dat` of MovieLens, possibly compressed.
 
 Any file that no other format recognises is read as one of these.
 """
@@ -44,7 +44,7 @@ class _OpenText:
 
         text = TextColumns(self._file, self._layout, kinds, in_threads=True)
         types: dict[str, pa.DataType] = {}
-        while True:  # once more, in order, if threads came upon a malformed row
+        while True:  # read once more, in order, if threads met a malformed row
             try:
                 types = types or text.first_types()
                 return gather(text.open(types), text.n_blocks())

@@ -1,4 +1,4 @@
-"""SQLite files: one table, or a query, opened to read only."""
+"""SQLite files: one table, or a query, opened read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of users, as `apportion shard` makes them: a format that is a folder, known by its manifest."""
+"""Folders of users, as `apportion shard` makes them: a format that is a folder, recognised by its manifest."""
 
 from __future__ import annotations
 

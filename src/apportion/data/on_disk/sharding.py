@@ -1,4 +1,7 @@
-"""Making a folder of users from tables of any size: staged, sorted out of core by DuckDB, and cut into shards.
+"""Making a folder of users from tables of any size: staged, sorted by DuckDB, and cut into shards.
+
+DuckDB sorts as many buckets at a time as its memory holds, so every row is sorted in memory, once, however many there
+are. A bucket that is larger, because of one user's very many rows, is sorted with the help of the disk.
 
 Work goes on in a folder beside the target, which is renamed to it at the end. After each source and each shard, a
 journal is replaced. If the work is stopped, the next call with the same sources goes on from there.
@@ -21,6 +24,7 @@ import numpy as np
 
 from apportion.data.on_disk.manifest import FORMAT, ITEMS, MANIFEST, FolderManifest, ShardEntry
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER, Shard, digest_of_tables, read_parquet, write_parquet
+from apportion.data.on_disk.sizes import bytes_in
 from apportion.data.on_disk.staging import BITS, BUCKET, ROW, ShardColumns, Staged, stage
 from apportion.data.sources import OpenTable
 from apportion.errors import InputError
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
 ROWS_OF_A_SHARD = 1_000_000
 _BATCH_ROWS = 1 << 18
+_OF_MEMORY = 4  # rows that are sorted at a time take one part of so many of DuckDB's memory
+_LEAST_MEMORY = 1 << 26  # bytes; DuckDB sorts nothing with less
 _JOURNAL = "journal.json"
 
 Progress = Callable[[str, int, int], None]
@@ -89,12 +95,13 @@ def make_user_folder(
         sources: the tables.
         columns: which of their columns are kept, and as what.
         target: the folder; it must not exist.
-        memory: how much memory DuckDB may take for sorting; beyond, it uses the disk.
+        memory: how much memory DuckDB may take; it sorts as many rows at a time as fit.
         rows_of_a_shard: about how many rows a shard holds.
         progress: called after each source and each shard.
     """
     if target.exists():
         raise InputError(f"{str(target)!r} exists already; name a new folder.", argument="out")
+    most = bytes_in(memory, least=_LEAST_MEMORY)
     shown: Progress = progress or (lambda *_: None)
     work = target.with_name(f".{target.name}.partial")
     mark = _mark(sources, columns, rows_of_a_shard)
@@ -104,7 +111,7 @@ def make_user_folder(
         work.mkdir(parents=True)
         journal = _Journal(mark, [], [])
     try:
-        manifest = _made(sources, columns, work, journal, memory, rows_of_a_shard, shown)
+        manifest = _made(sources, columns, work, journal, most, rows_of_a_shard, shown)
     except InputError:  # nothing to go on with: the sources have to change
         shutil.rmtree(work)
         raise
@@ -116,7 +123,7 @@ def _made(
     columns: ShardColumns,
     work: Path,
     journal: _Journal,
-    memory: str,
+    memory: int,
     rows_of_a_shard: int,
     shown: Progress,
 ) -> FolderManifest:
@@ -174,7 +181,7 @@ def _finished(manifest: FolderManifest, work: Path, target: Path) -> FolderManif
 class _Sorting:
     """Sorts staged rows by bucket, user and item, and writes the shards in that order."""
 
-    def __init__(self, work: Path, columns: ShardColumns, journal: _Journal, memory: str, rows: int) -> None:
+    def __init__(self, work: Path, columns: ShardColumns, journal: _Journal, memory: int, rows: int) -> None:
         self._work, self._columns, self._journal = work, columns, journal
         self._files = [one for each in journal.staged for one in each]
         n_rows = sum(one.rows for one in self._files)
@@ -182,6 +189,9 @@ class _Sorting:
             raise InputError("There are no rows; expected at least two.", argument=None)
         self._bits = min(max(math.ceil(math.log2(n_rows / rows)), 0), BITS) if n_rows > rows else 0
         self._duck = _connected(memory, work / "spill")
+        bytes_of_a_bucket = sum(one.bytes for one in self._files) / (1 << self._bits)
+        fitting = int(memory / _OF_MEMORY / bytes_of_a_bucket)
+        self._at_once = min(max(fitting, 1), 1 << self._bits)
 
     def run(self, shown: Progress) -> FolderManifest:
         """Write what is missing; return the manifest."""
@@ -231,16 +241,23 @@ class _Sorting:
         return [KEPT + name for name in self._columns.kept]
 
     def _sorted(self, first: int) -> Iterator[pa.RecordBatch]:
-        """Yield all rows from a bucket on, in order."""
-        bucket = f"{BUCKET} >> {BITS - self._bits}" if self._bits else "0"
+        """Yield all rows from a bucket on, in order, sorting some buckets at a time."""
         rows, last = f"({self._rows()}) AS staged", ROW
         if self._columns.item is not None:
-            listed = str(self._work / ITEMS).replace("'", "''")
-            codes = f"SELECT {ITEM}, (row_number() OVER (ORDER BY {ITEM}) - 1)::INTEGER AS code"
-            rows, last = f"{rows} JOIN ({codes} FROM read_parquet('{listed}')) USING ({ITEM})", "code"
-        chosen = ", ".join([f"({bucket})::INTEGER AS place", USER, last, *map(_quoted, self._kept)])
-        query = f"SELECT {chosen} FROM {rows} WHERE {bucket} >= {first} ORDER BY place, {USER}, {last}"
-        yield from self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+            self._number_items()
+            rows, last = f"{rows} JOIN codes USING ({ITEM})", "code"
+        shift = BITS - self._bits
+        chosen = ", ".join([f"({BUCKET} >> {shift})::INTEGER AS place", USER, last, *map(_quoted, self._kept)])
+        for start in range(first, 1 << self._bits, self._at_once):
+            within = f"{BUCKET} >= {start << shift} AND {BUCKET} < {start + self._at_once << shift}"
+            query = f"SELECT {chosen} FROM {rows} WHERE {within} ORDER BY place, {USER}, {last}"
+            yield from self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+
+    def _number_items(self) -> None:
+        """Give every item its place in the list."""
+        listed = str(self._work / ITEMS).replace("'", "''")
+        codes = f"SELECT {ITEM}, (row_number() OVER (ORDER BY {ITEM}) - 1)::INTEGER AS code"
+        self._duck.execute(f"CREATE TEMP TABLE codes AS {codes} FROM read_parquet('{listed}')")
 
     def _by_bucket(self, first: int) -> Iterator[tuple[int, pa.Table]]:
         """Yield the rows of one bucket after another."""
@@ -286,7 +303,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _connected(memory: str, spill: Path) -> Any:
+def _connected(memory: int, spill: Path) -> Any:
     try:
         import duckdb
     except ImportError:
@@ -294,5 +311,9 @@ def _connected(memory: str, spill: Path) -> Any:
             "Making a folder of users needs duckdb; install it with: pip install 'apportion[disk]'.", argument=None
         ) from None
     spill.mkdir(exist_ok=True)
-    settings: dict[str, Any] = {"memory_limit": memory, "temp_directory": str(spill), "threads": thread_count(None)}
+    settings: dict[str, Any] = {
+        "memory_limit": f"{memory >> 10}KiB",
+        "temp_directory": str(spill),
+        "threads": thread_count(None),
+    }
     return duckdb.connect(config={**settings, "preserve_insertion_order": False})

@@ -1,5 +1,8 @@
 """Staging: each source becomes Parquet files of checked rows, with the bucket of each row's user beside it.
 
+Rows are gathered in windows, and those of a window are written in the order of their buckets. A reader of some buckets
+then needs a few row groups of each window, which it finds by their least and largest bucket, and not the whole file.
+
 Ids are integers or text. A batch of a file without a schema whose ids are all integers is staged as integers; if any
 other batch holds text, all become text later, which changes no character of an id.
 """
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 BITS = 24  # of a user's hash that are staged; a folder has at most so many buckets
 BUCKET, ROW = "bucket", "row"
 _ROWS_OF_A_SOURCE = 1 << 40
+_BYTES_OF_A_WINDOW = 1 << 26
+_ROWS_OF_A_GROUP = 1 << 16
+_ORDERED_BITS = 16  # of a bucket, by which the rows of a window are ordered: NumPy sorts so few in linear time
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,13 @@ class Staged:
         file: its name.
         texts: which id columns hold text in it.
         rows: number of its rows.
+        bytes: what its rows take in memory.
     """
 
     file: str
     texts: tuple[str, ...]
     rows: int
+    bytes: int
 
 
 def stage(source: OpenTable, number: int, columns: ShardColumns, folder: Path) -> list[Staged]:
@@ -79,10 +87,7 @@ def stage(source: OpenTable, number: int, columns: ShardColumns, folder: Path) -
 def _written(
     batches: Iterable[pa.RecordBatch], number: int, columns: ShardColumns, folder: Path, *, untyped: bool
 ) -> list[Staged]:
-    import pyarrow.parquet as parquet
-
-    writers: dict[tuple[str, ...], Any] = {}
-    rows: dict[tuple[str, ...], int] = {}
+    files: dict[tuple[str, ...], _StagedFile] = {}
     first = 0
     try:
         for batch in batches:
@@ -90,15 +95,52 @@ def _written(
                 continue
             table = _checked(batch, first, number, columns, untyped=untyped)
             texts = tuple(name for name in (USER, ITEM) if name in table.column_names and _is_text(table, name))
-            if texts not in writers:
-                writers[texts] = parquet.ParquetWriter(folder / _file(number, texts), table.schema, compression="zstd")
-            writers[texts].write_table(table)
-            rows[texts] = rows.get(texts, 0) + batch.num_rows
+            if texts not in files:
+                files[texts] = _StagedFile(folder / _file(number, texts), table.schema)
+            files[texts].add(table)
             first += batch.num_rows
     finally:
-        for writer in writers.values():
-            writer.close()
-    return [Staged(_file(number, texts), texts, count) for texts, count in rows.items()]
+        for file in files.values():
+            file.close()
+    return [Staged(_file(number, texts), texts, file.rows, file.bytes) for texts, file in files.items()]
+
+
+class _StagedFile:
+    """A file of rows that is written window by window."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        import pyarrow.parquet as parquet
+
+        self.rows = self.bytes = 0
+        self._window: list[pa.Table] = []
+        self._held = 0
+        self._writer = parquet.ParquetWriter(path, schema, compression="zstd")
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows to the window; write it when it is full."""
+        self._window.append(table)
+        self._held += table.nbytes
+        self.rows += table.num_rows
+        if self._held >= _BYTES_OF_A_WINDOW:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        try:
+            self._write()
+        finally:
+            self._writer.close()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        if self._window:
+            rows = pa.concat_tables(self._window).unify_dictionaries()
+            first_bits = (rows[BUCKET].to_numpy() >> (BITS - _ORDERED_BITS)).astype(np.uint16)
+            rows = rows.take(pa.array(np.argsort(first_bits, kind="stable")))
+            self._writer.write_table(rows, row_group_size=_ROWS_OF_A_GROUP)
+            self.bytes += self._held
+            self._window, self._held = [], 0
 
 
 def _checked(batch: pa.RecordBatch, first: int, number: int, columns: ShardColumns, *, untyped: bool) -> pa.Table:
@@ -111,7 +153,7 @@ def _checked(batch: pa.RecordBatch, first: int, number: int, columns: ShardColum
     if columns.item is None:  # rows of a user stay in their order
         table[ROW] = np.arange(first, first + batch.num_rows) + number * _ROWS_OF_A_SOURCE
     else:
-        table[ITEM] = _cells(_ids(batch, columns.item, "task", first, untyped))
+        table[ITEM] = _cells(_ids(batch, columns.item, "item", first, untyped))
     for name, kind in columns.kept.items():
         table[KEPT + name] = _kept(batch.column(name), name, kind, first + 1)
     return pa.table(table)

@@ -197,4 +197,4 @@ def read_items(folder: Path, manifest: FolderManifest) -> Vocabulary:
         raise InputError(
             f"{folder.name}: the list of items is not what was written: its digest differs.", argument=None
         )
-    return vocabulary_of(listed[ITEM].combine_chunks(), "task")
+    return vocabulary_of(listed[ITEM].combine_chunks(), "item")

@@ -81,7 +81,7 @@ class Bucket:
         """Read back what `to_bytes` wrote."""
         header, groups = _read(body)
         texts, numbers = header["texts"], groups["items"].get("")
-        ids = numbers if texts is None else as_text(texts, "task")
+        ids = numbers if texts is None else as_text(texts, "item")
         routes = groups["own"]["routes"]
         users = Users(
             groups["own"]["indptr"],
@@ -90,7 +90,7 @@ class Bucket:
             n_tasks=header["n_tasks"],
             keys=routes if header["named"] else None,
         )
-        return cls(users, routes, None if ids is None else Vocabulary(ids, name="task"))
+        return cls(users, routes, None if ids is None else Vocabulary(ids, name="item"))
 
     def __repr__(self) -> str:
         return "Bucket(values hidden)"

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from apportion.data.columns import ColumnChoice
+from apportion.data.on_disk.sizes import bytes_in
 from apportion.data.users import Users
-from apportion.engines.on_disk import bytes_in
 from apportion.engines.processors import Processors
 from apportion.engines.spark.answers import Answer, Roll, complete, merged
 from apportion.engines.spark.buckets import buckets_in_memory

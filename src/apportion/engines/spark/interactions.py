@@ -112,10 +112,10 @@ class RowsOnSpark:
         table = collected(mapped(self._buckets, OwnItems(self._texts)).distinct())
         found = table.column("item").to_pylist()
         ids = ids_of_texts(sorted(found)) if self._untyped and self._texts else sorted(found)
-        listed = np.sort(ids) if isinstance(ids, np.ndarray) else as_text(ids, "task") if self._texts else ids
+        listed = np.sort(ids) if isinstance(ids, np.ndarray) else as_text(ids, "item") if self._texts else ids
         if not len(found):
             raise InputError("There are no rows; expected at least two.", argument=None)
-        return self.on_list(Vocabulary(listed, name="task"))
+        return self.on_list(Vocabulary(listed, name="item"))
 
     def on_list(self, listed: Vocabulary, *, drop: bool = False) -> InteractionsOnSpark:
         """The rows of listed items. Rows of others are left out, or refused by the first pass."""

@@ -90,7 +90,7 @@ class NumbersOnSpark:
 
     def on_list(self, texts: Sequence[str], *, drop: bool = True) -> UsersOnSpark:
         """The users with their rows of listed groups. Other rows are left out, or refused by the first pass."""
-        listed = Vocabulary(as_text(list(texts), "task"), name="task")
+        listed = Vocabulary(as_text(list(texts), "item"), name="item")
         frame = self._keep(mapped(self._buckets, ListedItems(listed, drop)))
         return UsersOnSpark(frame, len(listed), empty=self._nobody(len(listed)))
 
@@ -233,6 +233,6 @@ class PackedNumbers:
 def _tasks_of(table: pa.Table) -> tuple[NDArray[np.int32], Vocabulary]:
     """The codes of the rows' groups among those of this bucket, in text order."""
     if not table.num_rows:
-        return np.zeros(0, np.int32), Vocabulary(np.array([], object), name="task")
-    found = gathered(IdColumn("item", name="task"), table.combine_chunks().to_batches()[0])
+        return np.zeros(0, np.int32), Vocabulary(np.array([], object), name="item")
+    found = gathered(IdColumn("item", name="item"), table.combine_chunks().to_batches()[0])
     return found.codes, found.vocabulary

@@ -69,7 +69,7 @@ class RoutedRows:
         import pyarrow as pa
 
         users = gathered(IdColumn(self.columns.user, name="user"), batch)
-        items = gathered(IdColumn(self.columns.task, name="task"), batch)
+        items = gathered(IdColumn(self.columns.task, name="item"), batch)
         keys = sampling_keys(users.vocabulary)
         routes = keys.view(np.int64)[users.codes]
         values = np.ones(batch.num_rows, np.float32)
@@ -306,7 +306,7 @@ def _packed(table: pa.Table) -> Bucket:
     """The rows of one bucket as users in order; refuses a pair of user and item that occurs twice."""
     if not table.num_rows:
         return _nobody(table)
-    items = gathered(IdColumn("item", name="task"), table.combine_chunks().to_batches()[0])
+    items = gathered(IdColumn("item", name="item"), table.combine_chunks().to_batches()[0])
     low, high = (table.column(name).to_numpy().view(np.uint64) for name in ("low", "high"))
     routes = np.stack([low, high], axis=1)
     order = np.lexsort((items.codes, low, high))
@@ -325,7 +325,7 @@ def _nobody(table: pa.Table) -> Bucket:
     nobody = np.zeros((0, 2), np.uint64)
     columns: dict[str, NDArray[Any]] = {"tasks": np.zeros(0, np.int32), "values": np.zeros(0, np.float32)}
     texts = pa.types.is_string(table.schema.field("item").type)
-    items = Vocabulary(np.array([], object if texts else np.int64), name="task")
+    items = Vocabulary(np.array([], object if texts else np.int64), name="item")
     return Bucket(Users([0], columns, keys=nobody), nobody, items)
 
 

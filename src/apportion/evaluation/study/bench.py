@@ -45,7 +45,7 @@ class Builder(Protocol):
     ) -> Any:
         """Return an estimator whose `fit(data)` leaves `model_`; invalid settings raise an `InputError`.
 
-        If a method asks for public item features, its settings hold them under `features`.
+        If a method asks for public item features, they are under `features` in its settings.
         """
         ...
 
@@ -64,7 +64,7 @@ class Bench:
 
     @cached_property
     def parts(self) -> Parts:
-        """The data, divided."""
+        """The parts of the data."""
         return split_study(self.study, self.data)
 
     @cached_property

@@ -24,9 +24,10 @@ _TAKES_FEATURES: Final = "ours"
 
 
 def with_feature_rows(study: Study) -> Study:
-    """Return the study with a second row, with features, for each method that supports them, unless its methods say so.
+    """Return the study with a second row, with features, for each method that supports them.
 
-    A study in which no row would have features is refused.
+    A study whose methods say whether they have features is not changed. A study in which no row would
+    have features is refused.
     """
     methods = list(study.methods)
     if not any(FEATURES in method.spec or FEATURES in method.grid for method in methods):

@@ -59,7 +59,7 @@ class Method:
         return bool(self.spec["method"] != NON_PRIVATE)
 
     def combinations(self) -> tuple[Combination, ...]:
-        """Return every combination of the grid, the last key varying fastest, or as many as are drawn."""
+        """Return every combination of the grid, the last key varying fastest, or the combinations that are drawn."""
         if self.draws is not None:
             drawn = {repr(settings): settings for settings in map(self._drawn, range(self.draws))}
             return tuple(map(self._combined, drawn.values()))
@@ -154,7 +154,7 @@ def _holds(spec: Any, keys: Sequence[str]) -> bool:
 
 
 def _with(spec: Mapping[str, Any], keys: Sequence[str], value: Any, place: str) -> dict[str, Any]:
-    """Return a copy with one value set, some tables down."""
+    """Return a copy with one value set, in nested tables."""
     first, *others = keys
     if not others:
         return {**spec, first: value}

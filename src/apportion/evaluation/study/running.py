@@ -35,7 +35,7 @@ def run_study(
     show: Show | None = None,
     say: Say | None = None,
 ) -> StudyResults:
-    """Run what is missing of a study, and return all of it.
+    """Run the missing units of a study, and return all its results.
 
     Nothing is written before every method has been built once and the data have been divided. A unit that fails is
     listed among the failures, and the others continue. Ctrl-C keeps what is finished.

@@ -31,7 +31,7 @@ class Figure:
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figure, ready for JSON."""
         return asdict(self)
 
 
@@ -115,7 +115,7 @@ class StudyResults:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
+        """Return everything, ready for JSON."""
         return {
             "marking": MARKING,
             "version": __version__,

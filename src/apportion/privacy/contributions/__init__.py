@@ -3,6 +3,7 @@
 from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, UserRun, Weighting
 from apportion.privacy.contributions.cell_weights import CellWeights
 from apportion.privacy.contributions.clipped import ClippedParts, Output, step_of
+from apportion.privacy.contributions.group_boxes import GroupBoxes
 from apportion.privacy.contributions.group_sums import Cells, GroupMoments, GroupSums, MomentsOf, NormClasses
 from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
 from apportion.privacy.contributions.partial_sums import Channel, PartialSums
@@ -31,6 +32,7 @@ __all__ = [
     "ClippedParts",
     "Contribution",
     "GradientTotal",
+    "GroupBoxes",
     "GroupMoments",
     "GroupSums",
     "HeldOut",

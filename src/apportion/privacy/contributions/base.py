@@ -107,17 +107,17 @@ class Kernels(Protocol):
 
     @property
     def rows_travel(self) -> bool:
-        """Whether rows are copied to a device, where they stay from pass to pass."""
+        """Whether rows are copied to a device and stay there from pass to pass."""
 
     @property
     def on_processors(self) -> Kernels:
-        """Kernels whose numbers are the same on every machine, to the last bit."""
+        """Return kernels whose results are the same on every machine, to the last bit."""
 
     def ranks(self, asked: Ranked) -> NDArray[np.int64]:
         """Return, for each pair, how many columns have a larger product with its row; see `linalg.ranks`."""
 
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
-        """Yield what `work` returns for each piece, in order; several may be worked on at a time."""
+        """Yield what `work` returns for each piece, in order. Several pieces may be processed at the same time."""
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
@@ -149,7 +149,7 @@ class Kernels(Protocol):
     ) -> Any:
         """Return (base + Σ_i w v_i v_iᵀ)⁻¹ (base_rhs + Σ_i w y_i v_i) for each user. It is private to that user.
 
-        It is zero if there is no solution. A user's solution does not depend on other users.
+        The result is zero if there is no solution. A user's solution does not depend on other users.
         """
 
     def rating_round(
@@ -164,7 +164,7 @@ class Kernels(Protocol):
 
 
 class Weighting(ABC):
-    """A rule by which each user divides one unit of sensitivity over its tasks; made of public and released numbers.
+    """A rule by which each user divides one unit of sensitivity over its tasks. It uses public and released numbers.
 
     Attributes:
         description: how weights are made, for the statement.
@@ -183,11 +183,17 @@ class Weighting(ABC):
         """Make the weights of these users, each from that user's own rows."""
 
     def of_tasks(self, n_tasks: int) -> TaskWeights | None:
-        """The weights as numbers of tasks that a kernel brings to each user's bound; None where they are not such."""
+        """Return one number per task from which a kernel computes the weights; None if the weights have no such form.
+
+        The kernel scales the numbers of a user's tasks to the user's bound.
+        """
         return None
 
     def of(self, users: Any) -> Weights:
-        """Return the checked weights. They are kept if the users stay in memory, because every round asks again."""
+        """Return the checked weights.
+
+        They are kept if the users stay in memory, because every round needs them again.
+        """
         weights: Weights = self.formed(users) if self.used_once else users.remembered(self, self.formed)
         return weights
 
@@ -209,7 +215,7 @@ class Weighting(ABC):
         return reach * moved_by_user(self.neighbours)
 
     def moved_gram(self, reach: float) -> float:
-        """Return the same for positive semidefinite rows; signed weights do not keep them semidefinite."""
+        """Return the same for positive semidefinite rows. Signed weights do not keep the rows semidefinite."""
         return reach * moved_by_user(self.neighbours, semidefinite=not self.signed)
 
 

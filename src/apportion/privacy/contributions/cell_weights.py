@@ -1,4 +1,4 @@
-"""The weight of rows at the points of a public list, and between them: what a quantile on that list is chosen by.
+"""The weight of rows at the points of a public list and between them. A quantile on that list is chosen by it.
 
 A row's value is in one cell: cell 2k + 1 is the point k itself, cell 2k lies between the points k − 1 and k. A user's
 weights add up to at most the bound of its weighting, and that bounds the L1 norm of its part
@@ -21,7 +21,7 @@ from apportion.privacy.contributions.row_weights import RowWeighting
 Floats = NDArray[np.float64]
 
 _BITS = 32  # steps in the largest weight of a user
-_AT_A_TIME = 1 << 20  # so many rows have steps that add up to less than 2^53, which doubles hold exactly
+_AT_A_TIME = 1 << 20  # the steps of this many rows add up to less than 2^53, which doubles hold exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class CellWeights(Contribution):
 
     Attributes:
         points: the public list, ascending.
-        weights: w.
+        weights: makes w.
         column: name of the users' column of values.
     """
 
@@ -39,7 +39,7 @@ class CellWeights(Contribution):
     column: str = "values"
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Return the weight of every cell, each row's cut off to whole steps."""
+        """Return the weight of every cell. Each row's weight is truncated to whole steps."""
         values = np.asarray(users.column(self.column), np.float64).reshape(users.n_rows)
         if not np.isfinite(values).all():
             raise InputError("Expected one finite value per row; at least one is not.", argument=None)

@@ -1,7 +1,7 @@
 """The general contribution: any function of a user's own rows, with the whole part clipped to a public norm.
 
-Clipped parts are truncated towards zero to whole numbers of a public step. Whole numbers are added, so no order or
-grouping of additions changes the sum (docs/proofs/exact.md).
+Clipped parts are truncated towards zero to whole numbers of a public step. Only whole numbers are added, so the sum
+does not depend on the order or grouping of additions (docs/proofs/exact.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apportion.privacy.contributions.distinct_tasks import require_distinct_task
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, in_words, moved_by_user
 
 _BITS = 32  # steps in a clip norm
-_AT_A_TIME = 1 << 20  # so many rows have steps that add up to less than 2^53, which doubles hold exactly
+_AT_A_TIME = 1 << 20  # the steps of this many rows add up to less than 2^53, which doubles hold exactly
 _NUMBERS_AT_ONCE = 1 << 23  # number of a user's rows handled at a time, whatever their width
 
 Part = Callable[[Any, Any], tuple[Floats, ...]]
@@ -43,8 +43,7 @@ class Output:
         clip_norm: the norm to which all rows of a user together are clipped.
         by_task: True for one row per observation, added to that observation's task; False for one row per user.
         what: what a part is, in words for the statement.
-        taxicab: a bound on the L1 norm of all rows of a user together, to which they are clipped as well; None for no
-            such bound.
+        taxicab: the L1 norm to which all rows of a user together are clipped as well; None for no such bound.
     """
 
     width: int
@@ -89,7 +88,7 @@ class ClippedParts(Contribution):
         require_distinct_tasks(users, any(each.by_task for each in self.outputs))
         sums = tuple(each.zeros(users.n_tasks) for each in self.outputs)
         runs = users.runs(kernels.rows_at_once)
-        if any(each.by_task for each in self.outputs):  # sums as long as the list of tasks are there once
+        if any(each.by_task for each in self.outputs):  # keep only one copy of sums that are as long as the task list
             for run in runs:
                 self._add_run(run, sums)
             return sums
@@ -104,7 +103,10 @@ class ClippedParts(Contribution):
         return sums
 
     def _add_run(self, run: UserRun, sums: Sums) -> None:
-        """Add a run. The weights of the whole run come first: only rows of users who take part need further memory."""
+        """Add a run of users.
+
+        The weights of the whole run are computed first, so that only rows of users who take part need further memory.
+        """
         weights = None if self.weights is None else self.weights.formed(run)._values
         taking_part = (
             run.present if weights is None else np.bincount(run.owner, weights != 0, minlength=run.n_users) > 0
@@ -146,12 +148,12 @@ def sealed_output(output: Output, total: NDArray[Any], neighbours: Neighbours) -
 
 
 def whole_parts(rows: FloatArray, output: Output) -> NDArray[np.int64]:
-    """One row for each user, clipped to the output's norm and cut off to whole numbers of its step."""
+    """Return one row for each user, clipped to the output's norm and truncated to whole steps."""
     return whole_rows(rows, np.arange(len(rows) + 1), output).astype(np.int64)
 
 
 def whole_rows(rows: FloatArray, indptr: Offsets, output: Output) -> FloatArray:
-    """All rows of each user, clipped together to the output's norm and cut off to whole numbers of its step."""
+    """Return all rows of each user, clipped together to the output's norm and truncated to whole steps."""
     if rows.ndim != 2 or rows.shape[1] != output.width:
         raise InputError(
             f"Expected rows of {output.width} numbers for {output.what!r}, got shape {rows.shape}.", argument=None

@@ -7,7 +7,7 @@ import numpy as np
 from apportion.errors import InputError
 from apportion.privacy.contributions.base import UserRun
 
-_ROWS_AT_ONCE = 1 << 20  # beside which nothing needs memory
+_ROWS_AT_ONCE = 1 << 20  # a batch small enough to need no memory worth mentioning
 
 
 def require_distinct_tasks(users: UserRun, wanted: bool = True) -> None:

@@ -1,10 +1,10 @@
-"""Sums by group over users who may be in several groups: one vector over (group, statistic) a user, with one bound.
+"""Sums by group over users who may be in several groups: one vector over (group, statistic) per user, with one bound.
 
-A user's rows in one group are a *cell*. Several statistics may be asked for at once; each has moments, some numbers for
-every cell. All cells of a user are brought to a cap C of that statistic together, by one factor min(1, C / norm), so
-nothing of a user is dropped and cells keep their ratio. Each statistic's cells are divided by its cap; all statistics
-of a user together are clipped to √(number of statistics), which is what one user moves (docs/proofs/groups.md). For
-Laplace noise all norms are L1 norms, and a user moves the number of statistics.
+A user's rows in one group are a *cell*. Several statistics may be asked for at once. Each has moments: some numbers for
+every cell. All cells of a user are scaled together to the cap C of the statistic, by one factor min(1, C / norm). So
+nothing is dropped, and the cells keep their ratios. Each statistic's cells are divided by its cap. All statistics of a
+user together are clipped to √(number of statistics), which bounds how far one user moves the sums
+(docs/proofs/groups.md). For Laplace noise all norms are L1 norms, and the bound is the number of statistics.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from apportion.privacy.neighbours import ADD_REMOVE
 
 Floats = NDArray[np.float64]
 
-_SMALLEST = 2.0**-120  # a norm below counts as 0
+_SMALLEST = 2.0**-120  # a smaller norm counts as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The rows of some users by group: what one user has in one group is a cell.
+    """The rows of some users by group. The rows of one user in one group are a cell.
 
     Attributes:
         indptr: cells of user j lie between indptr[j] and indptr[j + 1].
@@ -47,7 +47,7 @@ class Cells:
 
     @classmethod
     def of(cls, users: UserRun) -> Cells:
-        """Find the cells; refuse rows of a user that are not in the order of their groups."""
+        """Find the cells. Refuse users whose rows are not ordered by group."""
         tasks = users.column("tasks")
         first = np.zeros(users.n_rows + 1, bool)
         first[users.indptr] = True
@@ -61,7 +61,7 @@ class Cells:
 
     @property
     def n_cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.starts)
 
     @property
@@ -70,21 +70,29 @@ class Cells:
         return np.repeat(np.arange(self.n_cells), self.sizes)
 
     def sums(self, values: Floats) -> Floats:
-        """The sum of a column of rows in every cell."""
+        """Return the sum of a column of rows in every cell."""
         return np.add.reduceat(values, self.starts) if self.n_cells else np.zeros(0)
 
     def norms(self, moments: Floats) -> Floats:
-        """The Euclidean norm of all of each user's cells together."""
+        """Return, for each user, the Euclidean norm of all its cells together."""
         owner = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
         return np.sqrt(np.bincount(owner, np.square(moments).sum(axis=1), minlength=len(self.indptr) - 1))
 
     def totals(self, moments: Floats) -> Floats:
-        """The L1 norm of all of each user's cells together."""
+        """Return, for each user, the L1 norm of all its cells together."""
         owner = np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
         return np.asarray(np.bincount(owner, np.abs(moments).sum(axis=1), minlength=len(self.indptr) - 1), np.float64)
 
+    def largest(self, moments: Floats) -> Floats:
+        """The largest number of each user's cells; 0 where there is none above."""
+        found = np.zeros(len(self.indptr) - 1)
+        some = np.flatnonzero(np.diff(self.indptr))
+        if len(some):
+            found[some] = np.maximum(np.maximum.reduceat(moments.max(axis=1), self.indptr[some]), 0.0)
+        return found
+
     def lengths(self, moments: Floats, *, taxicab: bool) -> Floats:
-        """The L1 norms or the Euclidean norms."""
+        """Return the L1 norms or the Euclidean norms."""
         return self.totals(moments) if taxicab else self.norms(moments)
 
 
@@ -97,12 +105,12 @@ class GroupMoments:
     """One statistic of cells.
 
     Attributes:
-        moments: makes its numbers.
-        width: how many numbers a cell has.
-        cap: the norm to which a user's cells are brought together; public or from what was released.
-        size_cap: the norm to which the last numbers of all of a user's cells, their sizes, are brought before that; so
-            a user of many rows is weighed down whatever its values. None where the last number is no size.
-        whole: whether the numbers are whole, as of what is counted.
+        moments: the function that computes the numbers of the cells.
+        width: the number of numbers per cell.
+        cap: the norm to which all cells of a user together are scaled down; public or released.
+        size_cap: the norm to which the sizes of a user's cells, their last numbers, are scaled down before that, so
+            that a user with many rows weighs less whatever its values are. None if the last number is not a size.
+        whole: whether the numbers are whole numbers, such as counts.
     """
 
     moments: MomentsOf
@@ -112,7 +120,7 @@ class GroupMoments:
     whole: bool = False
 
     def within(self, users: UserRun, cells: Cells, *, taxicab: bool = False) -> Floats:
-        """The moments, each user's within the cap in that norm, over the cap."""
+        """Return the moments divided by the cap, after each user's moments were scaled down to the cap in that norm."""
         held = self.moments(users, cells)
         if self.size_cap is not None:
             sizes = cells.lengths(held[:, -1:], taxicab=taxicab)
@@ -130,8 +138,8 @@ class GroupSums(Contribution):
     """The moments of several statistics for every group, side by side.
 
     Attributes:
-        statistics: which.
-        taxicab: whether caps are of L1 norms, for Laplace noise.
+        statistics: the statistics.
+        taxicab: whether the caps bound L1 norms, for Laplace noise.
     """
 
     statistics: tuple[GroupMoments, ...]
@@ -162,17 +170,18 @@ class GroupSums(Contribution):
 
 @dataclass(frozen=True, eq=False)
 class NormClasses:
-    """For each statistic one in the class of a user's norm, and how its L1 norm compares to that: for `ClippedParts`.
+    """Counts of users by class of norm, one per statistic, and ratios of L1 norms to these norms; for `ClippedParts`.
 
-    Where the last number of a cell is its size, these are of the sizes; and there is one in the class of the ratio of
-    the whole norm to that of the sizes.
+    If the last number of a cell is its size, the norms are those of the sizes. A user is then also counted in the class
+    of the ratio of the whole norm to the norm of the sizes.
 
     Attributes:
-        statistics: whose norms.
+        statistics: the statistics whose norms are counted.
         edges: where the classes of norms begin; public.
         ratios: where the classes of ratios begin; public.
         most: the largest ratio of an L1 norm that counts; public.
         taxicab: whether the norms themselves are L1 norms; then their ratio to these is left out.
+        boxed: whether users with a cell above 1 have classes of their own.
     """
 
     statistics: tuple[GroupMoments, ...]
@@ -180,10 +189,11 @@ class NormClasses:
     ratios: tuple[float, ...]
     most: float
     taxicab: bool = False
+    boxed: bool = False
 
     @property
     def output(self) -> Output:
-        """One to three numbers of at most 1 for each statistic, whose sum is at most their number."""
+        """One to three groups of numbers for each statistic. A user adds at most 1 to each group."""
         ones = float(sum(1 + (not self.taxicab) + each.has_sizes for each in self.statistics))
         what = "one in the class of a user's norm, the ratio of its L1 norm to it, and one in the class of a ratio"
         width = sum(map(self.width_of, self.statistics))
@@ -191,10 +201,11 @@ class NormClasses:
 
     def width_of(self, statistic: GroupMoments) -> int:
         """How many numbers a statistic has."""
-        return len(self.edges) + (not self.taxicab) + len(self.ratios) * statistic.has_sizes
+        classes = len(self.edges) * (1 + self.boxed)
+        return classes + (not self.taxicab) + len(self.ratios) * statistic.has_sizes
 
     def __call__(self, users: UserRun, weights: Any) -> tuple[Floats]:
-        """One row per user: classes and ratios, statistic after statistic."""
+        """Return one row per user: classes and ratios, statistic after statistic."""
         cells = Cells.of(users)
         return (np.concatenate([part for each in self.statistics for part in self._of(each, users, cells)], axis=1),)
 
@@ -204,6 +215,9 @@ class NormClasses:
         norms = cells.lengths(sizes, taxicab=self.taxicab)
         some = np.maximum(norms, _SMALLEST)
         found = [_one_in(norms, self.edges)]
+        if self.boxed:
+            above = (cells.largest(held) > 1)[:, None]
+            found = [found[0] * ~above, found[0] * above]
         if not self.taxicab:
             found.append(np.minimum(cells.totals(sizes) / some / self.most, 1.0)[:, None])
         if statistic.has_sizes:
@@ -212,12 +226,15 @@ class NormClasses:
 
 
 def _times(held: Floats, factors: Floats, cells: Cells) -> Floats:
-    """All cells of a user times its factor."""
+    """Return all cells of each user, multiplied by the user's factor."""
     return held * np.repeat(factors, np.diff(cells.indptr))[:, None]
 
 
 def _one_in(values: Floats, edges: tuple[float, ...]) -> Floats:
-    """A row of zeros with one in the class of each value; below the first edge counts as the first class."""
+    """Return one row per value, with 1 in the class of the value.
+
+    Values below the first edge are in the first class.
+    """
     rows = np.zeros((len(values), len(edges)))
     rows[np.arange(len(values)), (np.searchsorted(edges, values, side="right") - 1).clip(0)] = 1.0
     return rows

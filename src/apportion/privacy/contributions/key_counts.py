@@ -23,20 +23,20 @@ from apportion.privacy.contributions.distinct_tasks import require_distinct_task
 from apportion.privacy.keys import CountsOfKeys, OwnWeights
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, REPLACE_VALUES, Neighbours
 
-BITS: Final = 32  # of a weight of 1, in steps
+BITS: Final = 32  # a weight of 1 has 2^BITS steps
 _AT_A_TIME: Final = 1 << 20  # weights whose steps add up to less than 2^53, so that doubles hold them exactly
-_MOST: Final = 100_000  # keys of one user
+_MOST: Final = 100_000  # limit of the number of keys of one user
 
 
 @dataclass(frozen=True, eq=False)
 class _DividedOverKeys(Contribution):
-    """One unit of each user, in equal parts over its keys.
+    """Each user divides one unit equally over its keys.
 
     Attributes:
         most: the most keys of one user that get weight; public.
         neighbours: the relation that the counts are bounded for.
-        least: a user with fewer keys gives each the weight of a user with this many; public. This lowers the
-            threshold: where there is little noise, a user with a single key would set it.
+        least: a user with fewer keys gives each the weight of a user with this many; public. This lowers the threshold:
+            if there is little noise, a user with a single key would determine it.
     """
 
     most: int
@@ -70,7 +70,7 @@ class _DividedOverKeys(Contribution):
         """How far one user moves the counts, in the norm of the noise."""
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Weights in whole steps, added up by key."""
+        """Return the weights in whole steps, added up by key."""
         require_distinct_tasks(users)
         sizes, tasks = users.sizes, users.column("tasks")
         given = np.repeat(self.steps[np.minimum(sizes, self.most)].astype(np.float64), sizes)
@@ -79,7 +79,7 @@ class _DividedOverKeys(Contribution):
         return (added_up(given, tasks, users.n_tasks),)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part has a norm of at most 1."""
+        """Seal the counts. One user's part has a norm of at most 1."""
         text = f"{self.words} for each of {self.least} to {self.most} keys of a user"
         text += "; both parts of a replaced user are nowhere negative" if self.neighbours == REPLACE_VALUES else ""
         named = {"derivation": text, "neighbours": self.neighbours, "step": math.ldexp(1.0, -BITS), **self._bounds()}
@@ -103,7 +103,7 @@ class KeyCounts(_DividedOverKeys):
 
     @property
     def moved(self) -> float:
-        """1; √2 where what a user holds is replaced: both parts are nowhere negative."""
+        """Return 1, or √2 if a user's keys are replaced, because no entry of either part is negative."""
         return math.sqrt(2) if self.neighbours == REPLACE_VALUES else 1.0
 
     def _bounds(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class KeyShares(_DividedOverKeys):
 
     @property
     def moved(self) -> float:
-        """1; 2 where what a user holds is replaced."""
+        """Return 1, or 2 if a user's keys are replaced."""
         return 2.0 if self.neighbours == REPLACE_VALUES else 1.0
 
     def _bounds(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def taken_keys(users: UserRun, most: int) -> NDArray[np.bool_]:
 
 
 def added_up(steps: NDArray[np.float64], tasks: NDArray[np.int32], n_tasks: int) -> NDArray[np.int64]:
-    """Whole steps added up by key, exactly."""
+    """Return whole steps added up by key, exactly."""
     sums = np.zeros(n_tasks, np.int64)
     for first in range(0, len(tasks), _AT_A_TIME):
         part = slice(first, first + _AT_A_TIME)

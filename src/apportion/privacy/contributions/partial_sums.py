@@ -75,7 +75,7 @@ class PartialSums(Hidden):
         """Return one bounded sum for each output of each contribution, in order.
 
         Args:
-            contributions: what was added up.
+            contributions: the contributions that were added up.
             caveats: what a statement must say is not protected, because of where the sums were formed.
         """
         return [
@@ -90,7 +90,7 @@ class PartialSums(Hidden):
         return tuple(tuple(array.shape for array in sums) for sums in self._sums)
 
     def blocks(self, numbers: int) -> list[PartialSums]:
-        """Return the same whole numbers in blocks of so many, in order, for reducers that each add up one block."""
+        """Return the same whole numbers in blocks of this length, in order, for reducers that each add up one block."""
         self._require_whole()
         arrays = [np.zeros(0, np.int64), *(array.ravel() for sums in self._sums for array in sums)]
         flat = np.concatenate(arrays)
@@ -99,7 +99,7 @@ class PartialSums(Hidden):
 
     @classmethod
     def joined(cls, blocks: Sequence[PartialSums], layout: Layout) -> PartialSums:
-        """Put blocks together again, in order; all of them must cover the same number of users."""
+        """Join blocks again, in order. All of them must cover the same number of users."""
         if len({each._n_users for each in blocks}) != 1:
             raise InputError("Expected blocks of the same users, got blocks of different numbers.", argument="blocks")
         flat = np.concatenate([each._sums[0][0] for each in blocks])
@@ -112,7 +112,7 @@ class PartialSums(Hidden):
 
     @classmethod
     def overlaid(cls, parts: Sequence[PartialSums]) -> PartialSums:
-        """Add up sums over the same users for different keys, each with zeros at the others' places."""
+        """Add up sums over the same users for different keys. Each sum has zeros at the places of the others."""
         total, *rest = parts
         for each in rest:
             if each._n_users != total._n_users:
@@ -131,7 +131,7 @@ class PartialSums(Hidden):
         return PartialSums([tuple(array[chosen] for array in sums) for sums in self._sums], self._n_users)
 
     def same_as(self, other: PartialSums) -> bool:
-        """Whether both hold the same numbers; a reducer asks this of two answers for the same users."""
+        """Whether both hold the same numbers. A reducer compares two answers for the same users by this."""
         mine, theirs = ([array for sums in each._sums for array in sums] for each in (self, other))
         return self._n_users == other._n_users and len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
 
@@ -167,15 +167,16 @@ class PartialSums(Hidden):
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers there are in all."""
+        """The number of numbers in all sums."""
         return sum(array.size for sums in self._sums for array in sums)
 
     def masked(self, mask: NDArray[np.uint64], n_clients: int) -> NDArray[np.uint64]:
-        """Return all numbers in one vector, with a mask added modulo 2^64: what a client of secure aggregation sends.
+        """Return all numbers in one vector with a mask added modulo 2^64, as a client of secure aggregation sends them.
 
         Args:
-            mask: uniform and secret, one number for each.
-            n_clients: how many clients may add such vectors; the sum must not wrap around, which nobody would see.
+            mask: uniform and secret, one number for each number of the vector.
+            n_clients: how many clients may add such vectors. The sum must not wrap around, because nobody could detect
+                that.
         """
         flat = self._flat()
         if mask.shape != flat.shape or mask.dtype != np.uint64:
@@ -190,7 +191,7 @@ class PartialSums(Hidden):
         return np.asarray(flat.view(np.uint64) + mask)
 
     def unmasked(self, numbers: NDArray[np.uint64], masks: NDArray[np.uint64]) -> PartialSums:
-        """Return sums of the shapes of these, from a sum of masked vectors and the sum of their masks."""
+        """Return sums of the same shapes as these, from the sum of masked vectors and the sum of their masks."""
         if numbers.shape != (self.n_numbers,) or masks.shape != numbers.shape:
             raise InputError(
                 f"Expected {self.n_numbers} masked numbers and as many masks, got {numbers.shape} and {masks.shape}.",
@@ -207,11 +208,11 @@ class PartialSums(Hidden):
         return PartialSums(sums, self._n_users)
 
     def possible(self, contributions: Sequence[Contribution], n_users: int) -> bool:
-        """Whether so many users can add up to these numbers: each moves a sum by at most its sensitivity.
+        """Whether this many users can add up to these numbers. Each user moves a sum by at most its sensitivity.
 
         Args:
-            contributions: what was added up.
-            n_users: at most.
+            contributions: the contributions that were added up.
+            n_users: the largest possible number of users.
         """
         arrays = [array for sums in self._sums for array in sums]
         bounds = [total for each, sums in zip(contributions, self._sums, strict=True) for total in each.sealed(sums)]

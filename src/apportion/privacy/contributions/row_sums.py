@@ -3,7 +3,8 @@
 One user can move such a sum by its total weight (`row_weights`) times the reach of one row's value.
 
 Rows are in user-major order: the rows of user l lie between indptr[l] and indptr[l + 1]. Each row's part is truncated
-towards zero to whole numbers of a public step, and those are added: no order of additions changes the sum.
+towards zero to whole numbers of a public step, and the whole numbers are added, so the sum does not depend on the order
+of additions.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class RowTotal(Contribution):
     Attributes:
         values: makes z for a run of users.
         width: numbers in a row.
-        weights: w.
+        weights: makes w.
     """
 
     values: Values
@@ -207,7 +208,7 @@ class LabelVectors:
 
     @classmethod
     def from_rows(cls, rows: ArrayLike, indptr: Offsets, column: str = "vectors") -> LabelVectors:
-        """Derive what must be known of all vectors, which are public."""
+        """Derive the bounds of all vectors, which are public."""
         vectors = np.asarray(rows, np.float64)
         if vectors.ndim != 2:
             raise InputError(f"Expected one vector per row, got shape {vectors.shape}.", argument="rows")

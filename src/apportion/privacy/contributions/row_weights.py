@@ -66,7 +66,7 @@ class PublicRowWeights(RowWeighting):
 
     @classmethod
     def from_rows(cls, values: ArrayLike, indptr: Offsets, made: str, column: str = "weights") -> PublicRowWeights:
-        """Derive what must be known of all weights. They are public, and travel in a column of the users."""
+        """Derive the bounds of all weights. The weights are public and travel in a column of the users."""
         held = _checked(values)
         totals = totals_by_user(held, indptr)
         squares = float(np.square(held).sum()), float(np.square(totals).sum())
@@ -104,7 +104,7 @@ class PrivateRowWeights(RowWeighting):
     Attributes:
         cap: the bound on one user's total weight.
         form: offsets of users to weights of their rows, each user's from its own size alone.
-        made: how they are made.
+        made: how they are made, in words.
     """
 
     cap: float

@@ -1,8 +1,8 @@
 """Counts of keys in the second round of a list: each user divides one unit over keys that the first round left open.
 
-A column "standing" of the rows says how much a key is worth: 0 where the first round says that it has no chance, 1/2
-where it will pass anyway, else 1. It follows from the key and from noisy counts of the first round, not from the user
-(docs/proofs/key_rounds.md). A user of n keys with standings s gives each
+The column "standing" of the rows says how much a key is worth: 0 if it has no chance according to the first round, 1/2
+if it will pass anyway, otherwise 1. It follows from the key and from noisy counts of the first round, not from the user
+(docs/proofs/key_rounds.md). A user with n keys of standings s gives each key the weight
 
     s · min(1/√Σs², reach/√n, 1/√least),
 
@@ -25,7 +25,7 @@ from apportion.privacy.contributions.key_counts import BITS, added_up, taken_key
 from apportion.privacy.keys import CountsOfKeys, OwnWeights
 from apportion.privacy.neighbours import ADD_REMOVE
 
-_DOWN: Final = 1 - 2.0**-40  # more than the rounding of a square root and two products
+_DOWN: Final = 1 - 2.0**-40  # covers the rounding of a square root and two products
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,8 @@ class SecondKeyCounts(Contribution):
 
     Attributes:
         most: the most keys of one user that get weight; public.
-        reach: how far a weight may exceed that of keys which all stand alike; public. It bounds what a user gives to
-            keys of its own.
+        reach: how far a weight may exceed the weight that it would have if all keys had the same standing; public. It
+            bounds the weight that a user gives to keys that nobody else has.
         least: a user with fewer keys gives each no more than a user with this many; public.
     """
 
@@ -52,7 +52,7 @@ class SecondKeyCounts(Contribution):
             )
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Weights in whole steps, added up by key."""
+        """Return the weights in whole steps, added up by key."""
         require_distinct_tasks(users)
         standing = np.clip(np.asarray(users.column("standing"), np.float64), 0.0, 1.0)
         if (users.sizes > self.most).any():
@@ -70,7 +70,7 @@ class SecondKeyCounts(Contribution):
         return OwnWeights(self.most, self.least, self.reach)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """One user's part has a norm of at most 1."""
+        """Seal the counts. One user's part has a norm of at most 1."""
         text = f"standing over its norm, at most {self.reach:g}/sqrt(n^j), for each of {self.most} keys of a user"
         named = {"derivation": text, "neighbours": ADD_REMOVE, "step": math.ldexp(1.0, -BITS), "bound": 1.0}
         return (CountsOfKeys(_KEY, self.own, sums[0], **named),)

@@ -1,6 +1,7 @@
 """Sums by task of a weight times a bounded row (counts, moments and Gram matrices), and the same sums over users.
 
-The squares of a user's weights sum to at most 1, so all tasks together move no further than one row is long.
+The squares of a user's weights sum to at most 1, so one user moves the sums of all tasks together by at most the norm
+of one row.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from apportion.privacy.contributions.distinct_tasks import require_distinct_task
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 _WEIGHT_BITS = 32  # steps in a weight of 1
-_AT_A_TIME = 1 << 20  # so many weights have steps that add up to less than 2^53, which doubles hold exactly
+_AT_A_TIME = 1 << 20  # the steps of this many weights add up to less than 2^53, which doubles hold exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class TaskCounts(Contribution):
     weights: Weighting
 
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
-        """Weights in whole steps, added up by task."""
+        """Return the weights in whole steps, added up by task."""
         sums, tasks, of_tasks = (
             np.zeros(users.n_tasks, np.int64),
             users.column("tasks"),
@@ -138,7 +139,7 @@ class UserGram(Contribution):
 
 
 def _rows(form: RowsOf, users: UserRun, kernels: Kernels) -> Rows:
-    """Return the rows of these users, checked: the declared bound, and one for each user or observation."""
+    """Return the rows of these users. Check the declared bound, and that there is one per user or observation."""
     rows = form(users, kernels)
     if rows.norm != form.norm:
         raise TypeError(f"Expected rows of norm at most {form.norm}, as declared, got a bound of {rows.norm}.")

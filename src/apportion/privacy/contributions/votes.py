@@ -1,4 +1,4 @@
-"""Votes on settings: a few rows of each user are held out, and every user says how well each setting predicts them.
+"""Votes on settings: a few rows of each user are held out, and every user measures how well each setting predicts them.
 
 A hash of (user, task) under a public seed decides which rows are held out, so this does not depend on other users.
 `WithoutHeldOut` keeps those rows out of any other contribution. `Votes` uses them: each user scores a short public list
@@ -24,16 +24,16 @@ from apportion.privacy.contributions.base import Contribution, Floats, Kernels, 
 from apportion.privacy.contributions.clipped import Output, sealed_output, whole_parts
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
-_ROWS_AT_ONCE = 1 << 20  # beside which nothing needs memory
-_ROWS_LOOKED_THROUGH = 1 << 22  # for voters at a time
-_ROWS_OF_VOTERS, _VOTERS = 1 << 17, 1 << 11  # at a time
+_ROWS_AT_ONCE = 1 << 20  # rows in a batch, small enough to need no memory worth mentioning
+_ROWS_LOOKED_THROUGH = 1 << 22  # rows that are searched for voters at a time
+_ROWS_OF_VOTERS, _VOTERS = 1 << 17, 1 << 11  # rows of voters, and voters, that are processed at a time
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which rows of a user are held out: those whose hash of (user, task, seed) is small, and not too many of them.
+    """The rule that holds out rows of a user: those whose hash of (user, task, seed) is small, up to a limit.
 
-    The row with the largest hash stays, so that every user keeps a row, and users with one row hold out none.
+    The row with the largest hash is never held out. So every user keeps a row, and users with one row hold out none.
 
     Attributes:
         fraction: the approximate fraction of rows held out, for users with few rows.
@@ -48,7 +48,7 @@ class HeldOut:
     voters: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a fraction that leaves nothing on one side."""
+        """Refuse a fraction that leaves no rows on one side."""
         if not 0 < self.fraction < 1 or self.most < 1:
             raise InputError(
                 f"Expected a fraction of rows between 0 and 1 and at least 1 row, got {self.fraction} and {self.most}.",
@@ -60,11 +60,11 @@ class HeldOut:
             )
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
-        """Return, for each row, whether it is held out; from its own user's rows alone."""
+        """Return, for each row, whether it is held out. This depends on its own user's rows alone."""
         return np.concatenate([np.zeros(0, bool), *(self._of_run(run) for run in users.runs(_ROWS_AT_ONCE))])
 
     def _of_run(self, users: UserRun) -> NDArray[np.bool_]:
-        """Only rows with a small hash are ranked: whatever has a smaller one is among them."""
+        """Rank only rows with a small hash. All rows with a still smaller hash are among them."""
         key = (self.seed % 2**256).to_bytes(32, "little")
         own = keyed_words(key, users.keys)
         voting = np.flatnonzero(_below(own, self.voters))
@@ -82,11 +82,11 @@ class HeldOut:
         return held
 
     def kept(self, users: Any) -> Any:
-        """Return the users without their held-out rows; kept while users stay in memory."""
+        """Return the users without their held-out rows. The result is kept while the users stay in memory."""
         return self._parts(users).kept
 
     def shown(self, users: Any) -> Any:
-        """Return the users with only their held-out rows; kept while users stay in memory."""
+        """Return the users with only their held-out rows. The result is kept while the users stay in memory."""
         return self._parts(users).shown
 
     def _parts(self, users: Any) -> _Divided:
@@ -95,7 +95,7 @@ class HeldOut:
 
 
 class _Divided:
-    """Users without and with only their held-out rows, each made when it is asked for."""
+    """The users without their held-out rows and with only these; each is made when it is first needed."""
 
     def __init__(self, users: Any, held: NDArray[np.bool_]) -> None:
         self._users, self._held = users, held
@@ -118,13 +118,13 @@ def _with_rows(users: Any, rows: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArr
 
 
 def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
-    """Return which hashes are in the lowest part of all numbers of 64 bits."""
+    """Return which hashes are in the lowest fraction of all 64-bit numbers."""
     return np.asarray((hashes >> np.uint64(11)) < np.uint64(math.floor(fraction * 2.0**53)))
 
 
 @dataclass(frozen=True, eq=False)
 class WithoutHeldOut(Contribution):
-    """Another contribution, of users without their held-out rows."""
+    """Another contribution, evaluated on users without their held-out rows."""
 
     of: Contribution
     rows: HeldOut
@@ -134,17 +134,17 @@ class WithoutHeldOut(Contribution):
         return self.of.partial(self.rows.kept(users), kernels)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """Seal the sums: the bounds hold for any rows of a user, so they hold for these."""
+        """Seal the sums. The bounds hold for any rows of a user, so they hold for these rows."""
         return self.of.sealed(sums)
 
 
 def without_held_out(contribution: Contribution, rows: HeldOut | None) -> Contribution:
-    """The contribution of users without their held-out rows, if any are held out."""
+    """Return the contribution of users without their held-out rows, if any are held out."""
     return contribution if rows is None else WithoutHeldOut(contribution, rows)
 
 
 class Losses(Protocol):
-    """How badly each setting predicts the held-out rows of each user, from that user's rows and released values."""
+    """Computes how badly each setting predicts each user's held-out rows, from that user's rows and released values."""
 
     @property
     def n_settings(self) -> int:
@@ -161,9 +161,9 @@ class Votes(Contribution):
     Users without a held-out row, or whose losses or squares of differences are not finite, add zero.
 
     Attributes:
-        losses: of the users; it must return for each user what it would for that user alone.
+        losses: computes the losses. For each user it must return what it would return for that user alone.
         rows: which rows are held out.
-        clip_norm: of a user's differences together.
+        clip_norm: the norm to which all differences of a user together are clipped.
         what: the settings in words, for the statement.
         neighbours: the relation that the sensitivity is for.
     """
@@ -188,9 +188,9 @@ class Votes(Contribution):
         return (total,)
 
     def _voters(self, users: UserRun) -> Iterator[tuple[Any, Any]]:
-        """Yield some users at a time who hold out rows: with the rows that they kept, and with those held out.
+        """Yield batches of users who hold out rows: with the rows that they kept, and with the held-out ones.
 
-        Nothing is remembered: these users are looked at once.
+        Nothing is kept in memory, because each batch is used only once.
         """
         for run in users.runs(_ROWS_LOOKED_THROUGH):
             held = self.rows.of(run)
@@ -204,10 +204,10 @@ class Votes(Contribution):
         losses = np.asarray(self.losses(kept, shown, kernels), np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             differences = losses[:, 1:] - losses[:, :1]
-            squares = 2 * np.square(differences).sum(axis=1)  # twice: however a norm is added up, it is finite then
+            squares = 2 * np.square(differences).sum(axis=1)  # doubled: the norm is finite however it is added up
         good = np.isfinite(squares)
         return np.asarray(whole_parts(np.where(good[:, None], differences, 0.0), self.output).sum(axis=0))
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
-        """Seal the sum: one user's part is its clipped vector of differences."""
+        """Seal the sum. One user's part is its clipped vector of differences."""
         return (sealed_output(self.output, sums[0], self.neighbours),)

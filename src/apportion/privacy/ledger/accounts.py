@@ -100,8 +100,8 @@ class Account:
         """Record durably that a release is about to be drawn, or refuse.
 
         Args:
-            name: of the release.
-            event: what is charged for.
+            name: the name of the release.
+            event: the event that is charged.
 
         Raises:
             BudgetError: if too little is left; the message says how much, and nothing is written.
@@ -115,7 +115,7 @@ class Account:
         self._refuse_unguarded()
         cost = self._filter.cost(event)
         if self._prefix.is_empty:
-            self._standing()  # nobody should wait while many entries are checked for the first time
+            self._standing()  # check many entries for the first time before the transaction, so that nobody waits
         try:
             row, compared = self._add(name, event, cost)
         except _BeyondTotal as refused:  # warn only now, after the transaction, so that nobody waits for it
@@ -167,11 +167,11 @@ class Account:
             budget = part
             if budget.keys_delta and not self.budget.keys_delta:
                 raise no_keys()
-            resumed = checkpoint is not None and checkpoint.n_stored > 0  # a part of it is in what was spent
+            resumed = checkpoint is not None and checkpoint.n_stored > 0  # a part of the budget is already spent
             if not (resumed or self._filter.covers(budget, spent)):
                 raise BudgetError(
                     f"A session of epsilon {budget.epsilon:g} at delta {budget.delta:g} does not fit in account "
-                    f"{self.name!r}: {self._left_in_words(spent)}."
+                    f"{self.name!r}: {self._left_in_words(spent, budget)}."
                 )
         elif 0 < part <= 1:
             budget = self._filter.budget_within(part, spent)
@@ -337,7 +337,7 @@ class Account:
     def _keep_head(self, row: Row, compared: Head | None) -> None:
         """Write the head of an entry, unless a later one is stored. The store's lock makes processes take turns.
 
-        A head that another process wrote meanwhile is compared before it is replaced: the entries it covers must exist.
+        If another process wrote a head meanwhile, that head is compared before it is replaced: its entries must exist.
         """
         head = self._guards.head
         if head is None:
@@ -361,7 +361,7 @@ class Account:
     def _note_data(self) -> None:
         if self._digest is None or self._guards.fingerprints is None:
             return
-        digest, self._digest = self._digest, None  # once for each handle
+        digest, self._digest = self._digest, None  # warn once for each handle
         if not self._guards.fingerprints.note(self._definition.hash, digest):
             self._warn(
                 f"Account {self.name!r} was charged for other data before. Check that this is the account for "
@@ -393,13 +393,14 @@ class Account:
             return mu, self.budget.epsilon
         return mu, gaussian.epsilon_of(mu, self.budget.noise_delta) * (1 - 1e-11)
 
-    def _left_in_words(self, spent: Amounts) -> str:
+    def _left_in_words(self, spent: Amounts, wanted: Budget | None = None) -> str:
         mu, epsilon = self._left(spent)
         if mu is None:
             return f"epsilon {epsilon:.6g} of {self.budget.epsilon:g} is left"
         whole = root_below(self._filter.gaussian_left(self._filter.nothing))
         worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} in a new session"
-        return f"mu {mu:.6g} of {whole:.6g} is left, {worth}"
+        pure = f", or epsilon {gaussian.pure_of_mu(mu):.4g} at delta 0" if wanted is not None and wanted.pure else ""
+        return f"mu {mu:.6g} of {whole:.6g} is left, {worth}{pure}"
 
 
 def _warn_of_other_data(sentence: str) -> None:

@@ -99,7 +99,7 @@ class Ledger:
         """Open an account. It never changes afterwards.
 
         Args:
-            name: of the account, one for each data set.
+            name: the name of the account. Use one account for each data set.
             budget: the whole (ε, δ) that may ever be spent.
             neighbours: which two data sets are to be indistinguishable.
             window: the time span of the data, declared.

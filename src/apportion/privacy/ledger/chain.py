@@ -2,8 +2,8 @@
 
 The account's definition is hashed first. Each entry is hashed together with the hash before it. Both are JSON in a
 canonical form, and what is hashed is what is stored. With a key, each hash has an authentication code that only the key
-can make, so nobody else can write a new chain. A chain cut at its end shows only against a head stored elsewhere
-(`heads`).
+can make, so nobody else can write a new chain. A chain that was cut at its end can only be detected by a head stored
+elsewhere (`heads`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apportion.privacy.ledger.listed import FilterWithKeys
 from apportion.privacy.ledger.renyi import RenyiFilter
 from apportion.privacy.neighbours import RELATIONS, Neighbours
 
-FORMAT = 2  # the format of tables, rows, heads and the files beside them; no other is read
+FORMAT = 2  # the format of tables, rows, heads and the files beside them; other formats are refused
 KINDS = ("gaussian", "pure", "renyi")
 _SAME_COST = 1e-6  # relative difference allowed between versions of a numerical library in the cost of a sampled run
 
@@ -85,7 +85,7 @@ class Definition:
     """An account as it was opened; it never changes.
 
     Attributes:
-        name: of the account.
+        name: the name of the account.
         filter: what it adds up, and the totals.
         neighbours: which two data sets are to be indistinguishable.
         window: the time span of the data, declared.
@@ -119,15 +119,15 @@ class Entry:
     """One charge.
 
     Attributes:
-        number: from 1.
+        number: its number, from 1.
         at: when it was made, in UTC.
         run: who charged: a text that identifies one handle on the account.
-        name: of the release.
+        name: the name of the release.
         event: what was charged for.
         cost: what it adds to each amount.
         spent: each amount after it.
         previous: hash of the entry before, or of the account.
-        hash: of this entry.
+        hash: the hash of this entry.
     """
 
     number: int
@@ -307,7 +307,7 @@ def check(
     """Read entries and recompute hashes, codes, costs and sums. Refuse at the first mismatch.
 
     Args:
-        definition: of the account.
+        definition: the definition of the account.
         rows: the rows in order, from the one that follows `after`.
         key: the ledger's key; without it, codes are not checked.
         after: the state after the rows already checked; by default, the start of the account.

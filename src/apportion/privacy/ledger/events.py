@@ -35,7 +35,7 @@ class PureRelease:
 
 @dataclass(frozen=True)
 class ListedRelease:
-    """A release of keys that are private: one with noise, and a part of δ for keys of one user alone.
+    """A release of private keys: a release of their counts with noise, and a part of δ for keys that only one user has.
 
     Attributes:
         noisy: the release of their counts.

@@ -87,8 +87,13 @@ class Filter(ABC):
         raise BudgetError(f"Too little is left for a session: mu {mu:.6g} at delta {self.budget.noise_delta:g}.")
 
     def covers(self, budget: Budget, spent: Amounts) -> bool:
-        """Whether a session that spends all of this budget on Gaussian releases would fit."""
-        return budget.pure or _worth(budget) <= self.gaussian_left(spent)
+        """Whether a session that spends all of this budget would fit: on Gaussian releases, or on pure ones at δ = 0.
+
+        Several pure releases together cost at most what one with the sum of their ε does.
+        """
+        if budget.pure:
+            return self.allows(added(spent, self.cost(PureRelease(budget.epsilon))))
+        return _worth(budget) <= self.gaussian_left(spent)
 
 
 class GaussianFilter(Filter):
@@ -225,7 +230,7 @@ def _worth(budget: Budget) -> Fraction:
 
 
 def no_keys() -> BudgetError:
-    """Why an account that keeps nothing for them cannot bear a list of private keys."""
+    """Return the error of an account that reserves no δ for lists of private keys."""
     return BudgetError(
         "This account keeps no part of its delta for lists of private keys. Open one that does (`ledger init "
         "--keys-delta`), or declare the list public."

@@ -20,7 +20,7 @@ _WHAT = "file of fingerprints"
 
 
 class OtherDataWarning(UserWarning):
-    """Other data than before were charged to an account."""
+    """An account was charged for other data than before."""
 
 
 class Fingerprints:

@@ -20,7 +20,10 @@ _MISSING = 404
 
 
 class HttpHeads(HeadPlace):
-    """Heads below a URL: that of account "visits" is URL/visits.json. User and password in the URL go as basic auth."""
+    """Heads below a URL: that of account "visits" is URL/visits.json.
+
+    User and password in the URL are sent as basic authentication.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

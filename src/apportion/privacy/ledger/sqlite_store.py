@@ -156,7 +156,7 @@ class _SqliteTransaction(Transaction):
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Switch a file to a write-ahead log. SQLite itself does not wait here: of two that switch at once, one fails."""
+    """Switch a file to a write-ahead log. SQLite does not wait here: if two processes switch at once, one fails."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:

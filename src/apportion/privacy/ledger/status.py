@@ -10,7 +10,7 @@ class Status:
     """The state of an account.
 
     Attributes:
-        name: of the account.
+        name: the name of the account.
         kind: "gaussian", "pure" or "renyi".
         epsilon: the whole ε.
         delta: the whole δ.

@@ -13,7 +13,7 @@ from apportion.errors import InputError
 from apportion.privacy.ledger.chain import Row, Stored
 
 Connection = TypeVar("Connection")
-WAIT_SECONDS = 60  # for other processes that charge at the same time
+WAIT_SECONDS = 60  # time to wait for other processes that charge at the same time
 
 _INHERITED: list[object] = []
 _SQLITE, _POSTGRES = "sqlite:///", ("postgresql://", "postgres://")

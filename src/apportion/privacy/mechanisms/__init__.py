@@ -1,5 +1,6 @@
 """Mechanisms: objects that own the norm, noise, draw, cost and words of a release. One file each."""
 
+from apportion.privacy.mechanisms.box import Box
 from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.known import mechanism_class
@@ -12,6 +13,7 @@ from apportion.privacy.mechanisms.sampled import SampledGaussian
 from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, ThresholdedLaplace
 
 __all__ = [
+    "Box",
     "Exponential",
     "FirstLook",
     "Gaussian",

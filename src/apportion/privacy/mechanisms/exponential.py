@@ -33,7 +33,7 @@ class Exponential(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "exponential"
 
     def sensitivity(self, statistic: BoundedSum) -> float:

@@ -13,9 +13,9 @@ from apportion import linalg
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import FloatArray
 from apportion.privacy.budget import Share
-from apportion.privacy.mechanisms.grid import UPWARDS, finer_steps, on_grid
+from apportion.privacy.mechanisms.grid import UPWARDS, finer_steps, grid_of, on_grid
 from apportion.privacy.mechanisms.mechanism import Mechanism, Opened
-from apportion.privacy.noise import NoiseSource
+from apportion.privacy.noise import KeyedNoise, NoiseSource
 
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
@@ -33,7 +33,7 @@ class Gaussian(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "Gaussian"
 
     def sensitivity(self, statistic: BoundedSum) -> float:
@@ -45,7 +45,10 @@ class Gaussian(Mechanism[Share]):
         return statistic.l2_sensitivity / share.mu
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-        """Return the sum with noise, rounded to a public grid; where clients draw the noise, as they send it."""
+        """Return the sum with noise, rounded to a public grid.
+
+        If clients draw the noise, return the sum that they form.
+        """
         return draw_gaussian(opened, scale, noise) if opened.drawn is None else np.asarray(opened.drawn(scale))
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
@@ -71,13 +74,16 @@ def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[
 
 def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource) -> NDArray[Any]:
     """Return value + N(0, (stddev · scales)²), in the precision of value."""
+    step, inverts = grid_of(stddev)
+    if scales is None and inverts and value.dtype == np.float64 and isinstance(noise, KeyedNoise) and noise.plain:
+        return noise.added_to(value, stddev, step)  # the same numbers in one pass
     out = noise.normal(value.shape, value.dtype)
     if scales is not None:
         out *= (stddev * scales).astype(value.dtype)
         out += value
         return on_grid(out, stddev * float(scales.min()))
     flat, values = np.ascontiguousarray(out).reshape(-1), value.reshape(-1)
-    for first in range(0, flat.size, _PIECE):  # which stays in the cache while several operations go over it
+    for first in range(0, flat.size, _PIECE):  # each piece stays in the cache while several operations pass over it
         piece = flat[first : first + _PIECE]
         piece *= stddev
         piece += values[first : first + _PIECE]

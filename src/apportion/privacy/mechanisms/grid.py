@@ -21,12 +21,17 @@ _FINER = 20  # powers of two between the scale of the noise and the grid of the 
 _FLOAT32 = 120  # powers of two up to this have an inverse in float32
 
 
+def grid_of(scale: float) -> tuple[float, bool]:
+    """Return the step of the grid for noise of this scale, and whether it has an inverse, also in float32."""
+    power = math.floor(math.log2(scale)) - _FINER
+    return 2.0**power, abs(power) <= _FLOAT32
+
+
 def on_grid(values: NDArray[Any], scale: float) -> NDArray[Any]:
     """Round in place to multiples of a power of two, about 2⁻²⁰ of the noise's scale."""
-    power = math.floor(math.log2(scale)) - _FINER
-    step = 2.0**power
-    if abs(power) <= _FLOAT32:
-        values *= 2.0**-power  # exact, like the next product, and faster than the quotient
+    step, inverts = grid_of(scale)
+    if inverts:
+        values *= 1.0 / step  # exact, like the next product, and faster than the quotient
     else:
         values /= step
     np.rint(values, out=values)

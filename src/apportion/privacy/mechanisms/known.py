@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from apportion import registry
 from apportion.errors import InputError
+from apportion.privacy.mechanisms.box import Box
 from apportion.privacy.mechanisms.exponential import Exponential
 from apportion.privacy.mechanisms.gaussian import Gaussian
 from apportion.privacy.mechanisms.laplace import Laplace
@@ -22,6 +23,7 @@ from apportion.privacy.mechanisms.thresholded import ThresholdedGaussian, Thresh
 _OWN: Final[tuple[type[Mechanism[Any]], ...]] = (
     Gaussian,
     Laplace,
+    Box,
     Exponential,
     PointsOnLine,
     PointsOfList,

@@ -31,7 +31,7 @@ class Laplace(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "Laplace"
 
     def sensitivity(self, statistic: BoundedSum) -> float:
@@ -65,7 +65,7 @@ class Laplace(Mechanism[Share]):
 
 
 def draw_laplace(opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
-    """The sum with Laplace noise, in exact arithmetic where the value counts steps of a lattice."""
+    """Return the sum with Laplace noise, in exact arithmetic if the value counts steps of a lattice."""
     if opened.step is None:
         return add_laplace(opened.value, scale, noise)
     return add_exact_laplace(opened.value, opened.step, scale, noise)

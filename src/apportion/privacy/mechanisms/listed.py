@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PointsOfList(Mechanism[Share]):
-    """One of the candidates c, with its public mass times exp(-deviation(c) / b), b = 2 sensitivity / ε: ε-DP.
+    """Draws candidate c with probability proportional to mass(c) · exp(-deviation(c) / b): ε-DP if b = 2 sensitivity/ε.
 
     Args:
-        candidates: the public list.
+        candidates: the public list, with its masses.
     """
 
     candidates: Candidates
@@ -34,27 +34,27 @@ class PointsOfList(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "exponential, on a list"
 
     def sensitivity(self, statistic: RankScores) -> float:
-        """The largest change of a score."""
+        """Return the largest change of a score."""
         return statistic.total_sensitivity
 
     def scale(self, statistic: RankScores, share: Share) -> float:
-        """B."""
+        """Return b."""
         return 2 * statistic.total_sensitivity / share.pure_epsilon
 
     def draw(self, opened: Opened, scale: float, noise: NoiseSource) -> float:
-        """A candidate."""
+        """Return a candidate."""
         return float(self.candidates.points[choose_exponential(self._logits(opened.value, scale), 1.0, noise)])
 
     def distance(self, one: Any, other: Any, scales: FloatArray | None) -> float:
-        """The largest difference of a deviation."""
+        """Return the largest difference of a deviation."""
         return float(np.abs(one[0].deviations - other[0].deviations).max(initial=0.0))
 
     def log_density(self, released: Any, hidden: Any, scales: FloatArray | None, scale: float) -> float:
-        """The logarithm of the candidate's probability."""
+        """Return the logarithm of the candidate's probability."""
         logits = self._logits(hidden, scale)
         return float(logits[int(np.argmin(np.abs(self.candidates.points - released)))] - np.logaddexp.reduce(logits))
 
@@ -63,5 +63,5 @@ class PointsOfList(Mechanism[Share]):
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """2 sensitivity / ε, at which deviations are told apart."""
+        """Return 2 sensitivity / ε, the scale at which deviations are distinguished."""
         return 2 * release.sensitivity / release.epsilon if release.epsilon else None

@@ -1,9 +1,9 @@
-"""A list of keys in two rounds, whose second decides with the noisy counts of both.
+"""A list of keys in two rounds. The second round decides by the noisy counts of both.
 
 The first round lists keys that pass with a small share, and keeps its noisy counts of all other keys hidden. They say
-which keys are worth a user's weight in the second round. There a key is listed if y + r x passes a threshold, x and y
-being its noisy counts. What one user alone gives is bounded in both rounds, so the threshold follows as for one round
-(docs/proofs/key_rounds.md).
+which keys are worth a user's weight in the second round. In that round a key is listed if y + r x passes a threshold,
+where x and y are its noisy counts in the first and the second round. The weight of one user alone is bounded in both
+rounds, so the threshold follows as for one round (docs/proofs/key_rounds.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apportion.privacy.seen_keys import NoisyCounts, Seen
 
 @dataclass(frozen=True)
 class FirstLook(ThresholdedGaussian):
-    """Lists the keys that pass; the noisy counts of all keys stay hidden, for the second round."""
+    """Lists the keys that pass. The noisy counts of all keys stay hidden, for the second round."""
 
     key = "gaussian-first-look"
 
@@ -49,7 +49,7 @@ class SecondLook(ThresholdedGaussian):
     Args:
         keys_delta: the part of δ that this list may use.
         first: the first round.
-        weight: r, of a noisy count of the first round beside one of the second.
+        weight: r, the weight of a noisy count of the first round relative to one of the second.
     """
 
     first: Seen
@@ -59,11 +59,11 @@ class SecondLook(ThresholdedGaussian):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "Gaussian, keys above a threshold in two rounds"
 
     def level(self, own: OwnWeights, scale: float) -> float:
-        """Return the count that passes half of the time, if it is the same in both rounds."""
+        """Return the count that passes half of the time, if a key has the same count in both rounds."""
         return self._for(own, scale) / (1 + self.weight)
 
     def _threshold(self, counted: KeyedSum | KeyedValues, scale: float) -> float:

@@ -42,7 +42,8 @@ class Opened:
         value: the sum as an array, or what other statistics hide.
         scales: relative noise of each coordinate of the last axis; None if all are 1.
         step: for an exact draw, the step of the lattice that `value` counts in whole numbers; otherwise None.
-        drawn: where clients draw the noise, what forms the sum with noise of a scale; then there is no value.
+        drawn: if clients draw the noise, the function that forms the sum with noise of a given scale; there is no value
+            then.
     """
 
     value: Any
@@ -69,7 +70,7 @@ class Mechanism(ABC, Generic[ShareType]):
     """
 
     key: ClassVar[str]
-    takes: ClassVar[type[Hidden]] = BoundedSum  # the class of statistic that it draws from
+    takes: ClassVar[type[Hidden]] = BoundedSum  # the class of statistics that the mechanism draws from
     pure: ClassVar[bool] = False
     exact: ClassVar[bool] = False
     in_shares: ClassVar[bool] = False
@@ -81,11 +82,11 @@ class Mechanism(ABC, Generic[ShareType]):
 
     @property
     def delta(self) -> float:
-        """What a release takes from the part of δ that is kept for lists of keys, beside its share."""
+        """The part of δ that a release takes, beside its share, from what is reserved for lists of keys."""
         return 0.0
 
     def threshold(self, statistic: Any, scale: float) -> float | None:
-        """What a number with noise must reach to leave at all; None where every one does."""
+        """Return what a number with noise must reach to be released at all; None if every number is released."""
         return None
 
     @abstractmethod
@@ -155,7 +156,8 @@ class PlannedShare(Generic[PlannedType]):
 
     Attributes:
         mechanism: the mechanism that draws them.
-        fraction: an equal part of what the plan's Gaussian releases leave; for display, since costs do not add up.
+        fraction: an equal part of what the plan's Gaussian releases leave over. It is for display, since costs do not
+            add up.
         noise_multiplier: noise of a release divided by its sensitivity.
         steps: number of such releases in the plan.
         of: the share that this one is a part of; None for a whole one.
@@ -169,22 +171,22 @@ class PlannedShare(Generic[PlannedType]):
 
     @property
     def mu(self) -> float:
-        """Sensitivity over noise of one release."""
+        """The sensitivity divided by the noise of one release."""
         return 1 / self.noise_multiplier
 
     @property
     def part(self) -> float:
-        """The part of a whole share's μ²; 1 for a whole one."""
+        """The part of a whole share's μ² that this share has; 1 for a whole share."""
         return 1.0 if self.of is None else (self.of.noise_multiplier / self.noise_multiplier) ** 2
 
     def in_parts(self, first: float) -> tuple[PlannedShare[PlannedType], PlannedShare[PlannedType]]:
-        """Return the shares of two releases on one sample, which divide the μ² of a release with this one."""
+        """Return the shares of two releases on one sample. Together they take the μ² of a release with this share."""
         if not 0 < first < 1:
             raise BudgetError(f"Expected a first part in (0, 1), got {first}.")
         return self._part(first), self._part(1 - first)
 
     def with_mu(self, mu: float | None) -> PlannedShare[PlannedType]:
-        """Return this share, or the part of it that a release with this μ had."""
+        """Return this share, or the part of it that a release with this μ used."""
         part = 1.0 if mu is None else (mu * self.noise_multiplier) ** 2
         return self if part > 1 - 1e-9 else self._part(part)
 

@@ -19,7 +19,7 @@ from apportion.privacy.ranks import Base, Cell, RankScores
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
-_PARTS = 2.0**50  # of the line, for points that are chosen on it
+_PARTS = 2.0**50  # the line is divided into this many parts, for points that are chosen on it
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PointsOnLine(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return "exponential, on the line"
 
     def sensitivity(self, statistic: RankScores) -> float:

@@ -43,7 +43,7 @@ class SampledGaussian(PlannedMechanism):
 
     @property
     def words(self) -> str:
-        """Its name and the probability."""
+        """The name of the mechanism and the probability."""
         return f"Gaussian on a Poisson sample of users (probability {self.probability:g})"
 
     def part(self, noise_multiplier: float, count: int) -> accounting.SampledGaussian:

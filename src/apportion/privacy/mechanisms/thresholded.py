@@ -1,4 +1,4 @@
-"""Noise on the counts of private keys; counts below a threshold are never seen.
+"""Noise on the counts of private keys. Counts below a threshold are never released.
 
 The threshold follows from the part of δ that the list may use (docs/proofs/keys.md). Noisy counts are rounded to a
 public grid, so they are compared with the threshold plus one step of that grid.
@@ -27,8 +27,8 @@ from apportion.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from apportion.privacy.statement import Release
 
-_LEAST_SCALE = 2.0**-12  # with which the lattice of the counts is finer than the grid, too
-GRID = 2.0**-19  # more than the step of the grid that releases are rounded to, over the scale of the noise
+_LEAST_SCALE = 2.0**-12  # with at least this noise, the lattice of the counts is finer than the grid
+GRID = 2.0**-19  # exceeds the step of the grid of releases, divided by the scale of the noise
 
 
 def refuse_little_noise(scale: float) -> None:
@@ -53,12 +53,12 @@ class Thresholded(Mechanism[Share]):
 
     @property
     def words(self) -> str:
-        """Its name."""
+        """The name of the mechanism."""
         return f"{self.law.capitalize()}, keys above a threshold"
 
     @property
     def delta(self) -> float:
-        """The part of δ."""
+        """The part of δ that the list may use."""
         return self.keys_delta
 
     def threshold(self, statistic: KeyedSum, scale: float) -> float:
@@ -97,11 +97,11 @@ class ThresholdedGaussian(Thresholded):
     law = "gaussian"
 
     def sensitivity(self, statistic: KeyedSum) -> float:
-        """The L2 sensitivity."""
+        """Return the L2 sensitivity."""
         return statistic.l2_sensitivity
 
     def scale(self, statistic: KeyedSum, share: Share) -> float:
-        """σ."""
+        """Return σ."""
         return statistic.l2_sensitivity / share.mu
 
     def _noisy(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
@@ -109,7 +109,7 @@ class ThresholdedGaussian(Thresholded):
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """Sensitivity over μ."""
+        """Return sensitivity over μ."""
         return release.sensitivity / release.mu if release.mu else None
 
 
@@ -122,7 +122,7 @@ class ThresholdedLaplace(Thresholded):
     pure = True
 
     def sensitivity(self, statistic: KeyedSum) -> float:
-        """The L1 sensitivity."""
+        """Return the L1 sensitivity."""
         return statistic.l1_sensitivity
 
     def scale(self, statistic: KeyedSum, share: Share) -> float:
@@ -130,7 +130,7 @@ class ThresholdedLaplace(Thresholded):
         return statistic.l1_sensitivity / share.pure_epsilon
 
     def stddev(self, statistic: KeyedSum, scale: float) -> float:
-        """√2 b."""
+        """Return √2 b."""
         return scale * math.sqrt(2)
 
     def _noisy(self, opened: Opened, scale: float, noise: NoiseSource) -> NDArray[Any]:
@@ -138,7 +138,7 @@ class ThresholdedLaplace(Thresholded):
 
     @classmethod
     def least_stddev(cls, release: Release) -> float | None:
-        """√2 times sensitivity over ε."""
+        """Return √2 times sensitivity over ε."""
         return math.sqrt(2) * release.sensitivity / release.epsilon if release.epsilon else None
 
 

@@ -5,8 +5,8 @@ Prop. 3): an (ε/n, δ/(n e^ε)) guarantee for rows is an (ε, δ) guarantee for
 ∝ exp(−ε' ||b||/Δ) to each solution, where Δ is how far one row moves it: 2 L/(n λ) for a loss that is L-Lipschitz in a
 row of norm 1 and λ-strongly convex.
 
-**Neither group form has a guarantee as published**: L is the largest slope on the data themselves, which must not be
-chosen by data, and squared loss has no L at all. They are here for comparison. `aggregated` repairs the first: each
+**Neither group form has a guarantee as published**: L is the largest slope on the data themselves, although it must not
+depend on the data, and squared loss has no L at all. They are here for comparison. `aggregated` repairs the first: each
 task's model is clipped to K, the mean over a public number m of tasks moves by K/m, and a session releases it.
 """
 
@@ -49,9 +49,9 @@ def aggregated(models: Floats, budget: Budget, clip_norm: float, noise: NoiseSou
     """DP-AGGR with task-level accounting: the mean of the tasks' own models, clipped, for everybody.
 
     Args:
-        models: what each task learned alone, one row a task.
-        budget: of a whole task.
-        clip_norm: K.
+        models: what each task learned alone, one row per task.
+        budget: the budget of a whole task.
+        clip_norm: the norm K to which models are clipped.
         noise: where randomness comes from.
 
     Privacy: add or remove one task; the number of tasks that the sum is divided by is declared, and the same for both
@@ -97,8 +97,8 @@ def related_by_group(
     It uses squared loss, even for class labels, because it needs the closed form.
 
     Args:
-        rows: of all tasks.
-        budget: of a whole task.
+        rows: the rows of all tasks.
+        budget: the budget of a whole task.
         penalty: strong convexity λ₁ of every task's own problem.
         relation_penalty: weight λ₂ of tr(W Ω⁻¹ Wᵀ), divided by the number of tasks.
         rounds: number of alternations between models and relations.

@@ -14,7 +14,7 @@ Shrink = Callable[[Floats, float], Floats]
 
 
 def descended(smooth: JointObjective, shrink: Shrink, start: Floats, steps: int, tolerance: float = 1e-6) -> Floats:
-    """Minimise a smooth loss plus a penalty from a start; momentum restarts if it would go uphill."""
+    """Minimise a smooth loss plus a penalty from a start. Momentum restarts if a step would go uphill."""
     step = 1 / max(smooth.curvature, 1e-12)
     models, ahead, momentum = start, start, 1.0
     for _ in range(steps):

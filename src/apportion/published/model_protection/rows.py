@@ -1,6 +1,6 @@
 """The input of every baseline: the rows of each task, and a smooth loss over all tasks with its gradient.
 
-Losses are sums over rows: half the squared error, or the logistic loss of labels 0 and 1. Models are one row a task.
+Losses are sums over rows: half the squared error, or the logistic loss of labels 0 and 1. Models have one row per task.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TaskLists:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Rows of each task."""
+        """Number of rows of each task."""
         return np.array([len(each) for each in self.targets])
 
     @cached_property
@@ -66,7 +66,7 @@ class TaskLists:
         return np.stack([each.T @ target for each, target in zip(self.features, self.targets, strict=True)])
 
     def folds(self, n_folds: int) -> Iterator[tuple[TaskLists, TaskLists]]:
-        """Yield training and held-out rows, every task divided row by row."""
+        """Yield training and held-out rows. The rows of every task are dealt to the folds in turn."""
         for fold in range(n_folds):
             kept = [np.arange(size) % n_folds != fold for size in self.sizes]
             yield self._where(kept), self._where([~each for each in kept])

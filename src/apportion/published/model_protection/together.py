@@ -32,9 +32,9 @@ def joint(
     """Return the models of all tasks under one penalty, one row per task. Not private.
 
     Args:
-        rows: of all tasks.
+        rows: the rows of all tasks.
         structure: what the tasks share.
-        penalty: its weight.
+        penalty: the weight of the penalty.
         loss: squared or logistic.
         start: models to start from; 0 if there are none.
     """

@@ -2,8 +2,9 @@
 
 The release is Σ w wᵀ + E with E = s G Gᵀ, G of d x k standard normals: a Wishart matrix of k degrees of freedom. It
 stays positive semidefinite, but it is not purely differentially private, as was once published for k = d + 1: without a
-task of model w, the release may be one from which w wᵀ cannot be subtracted. With m = k − d + 1 > 2 and c = ||w||²/s,
-distinguishing the presence of a task from its absence is distinguishing c + χ²_m from χ²_m (docs/proofs/wishart.md):
+task of model w, the release may be a matrix from which w wᵀ cannot be subtracted. With m = k − d + 1 > 2 and c =
+||w||²/s, distinguishing the presence of a task from its absence is as hard as distinguishing c + χ²_m from χ²_m
+(docs/proofs/wishart.md):
 
     absent:  δ(ε) = F(x) − e^ε F(x − c),            x = c r/(r − 1),   r = exp((ε + c/2)/(m/2 − 1))
     present: δ(ε) = 1 − F(x − c) − e^ε (1 − F(x)),  x = c/(1 − r),     r = exp((ε − c/2)/(m/2 − 1)),  0 beyond ε = c/2
@@ -48,8 +49,8 @@ class WishartPart(Part):
 
     Attributes:
         noise_multiplier: s / K².
-        spare_degrees: degrees of freedom beyond the dimension less one.
-        count: how many.
+        spare_degrees: degrees of freedom beyond the dimension minus one.
+        count: the number of sums.
     """
 
     noise_multiplier: float
@@ -104,7 +105,7 @@ class Wishart(PlannedMechanism):
 
     @property
     def words(self) -> str:
-        """Its name and its degrees of freedom."""
+        """The name of the mechanism and its degrees of freedom."""
         return f"additive Wishart ({self.spare_degrees} spare degrees of freedom)"
 
     def degrees(self, dimension: int) -> int:

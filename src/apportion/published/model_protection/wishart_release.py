@@ -28,7 +28,7 @@ class WishartRelease(MatrixRelease):
     """Additive Wishart noise: neighbours add or remove a task, rounds get equal parts, cost is composed numerically.
 
     Args:
-        spare_degrees: of freedom, beyond the dimension less one.
+        spare_degrees: degrees of freedom beyond the dimension minus one.
     """
 
     spare_degrees: int = 200
@@ -39,7 +39,7 @@ class WishartRelease(MatrixRelease):
         return "Its noise, minus its mean, reaches as far up as Gaussian noise with a standard deviation of"
 
     def check(self, neighbours: Neighbours, schedule: RoundSchedule | None, *, outer_products: bool) -> None:
-        """Refuse other neighbours, a schedule, and sums that are not of outer products."""
+        """Refuse other neighbours, a schedule, and sums of anything but outer products."""
         if neighbours != ADD_REMOVE_TASK:
             raise InputError(
                 f"Expected ADD_REMOVE_TASK with Wishart noise, got: {neighbours.relation}.", argument="neighbours"

@@ -24,7 +24,7 @@ class EncoderMap(NewItemMap):
     """Rows intercept + columnsᵀ v, where v is the encoder's output for an item; for encoders that are not linear.
 
     Attributes:
-        name: of the encoder's class.
+        name: the name of the encoder's class.
         state: its parameters and buffers, by name.
         encoder: the module itself; None if only its state is known, as in a loaded model.
         n_known: number of items in training; new ones are numbered after them.

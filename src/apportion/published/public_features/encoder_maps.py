@@ -67,7 +67,7 @@ def new_item_map(
 
     Args:
         update: the update after the fit; it has an `encoder`, or a `new_form` that says how features map to vectors.
-        features: what the estimator was given.
+        features: the features that the estimator was given.
         rows: the known items' features.
         popularity: released popularity of the known items.
         width: length of the items' vectors.

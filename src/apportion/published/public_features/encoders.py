@@ -27,11 +27,11 @@ class FeatureBatch:
     """Some items and their features, as tensors.
 
     Attributes:
-        items: int64, which item each row is; those that were not in training are numbered after those that were.
+        items: int64, the item of each row. New items are numbered after the items in training.
         offsets: int64, where each row's entries begin.
         indices: int64, the feature of each entry.
         values: its value, in the precision of the encoder.
-        bag_weights: its value as a share of its row and group: what averages bags.
+        bag_weights: its value as a share of its row and group. These weights average bags.
         groups: ranges of features that belong together.
     """
 

@@ -44,9 +44,9 @@ class UserGradients:
     """The gradient of each user who takes part.
 
     Attributes:
-        encoder: a separate copy, which later steps do not change.
+        encoder: a separate copy of the encoder, which later steps do not change.
         known_rows: public features of the items.
-        residuals: of users' rows at released items.
+        residuals: the residuals of users' rows at released items.
     """
 
     encoder: Any
@@ -79,9 +79,9 @@ class EncoderGradient(EncoderUpdate):
         rate: learning rate of Adam.
         decay: step t of a fit has the learning rate `rate` · t^−decay; 0 for the same in all steps.
         sampling: probability that a user takes part in a step; below 1 it is accounted as Poisson sampling.
-        own_step: size of the steps of each item's own vector, which is added to the encoder's; 0 for none. They are
-            the steps of `GradientDescent`, released in addition to the encoder's.
-        own_clip: norm to which a user's weighted residuals are clipped there.
+        own_step: size of the steps of each item's own vector, which is added to the encoder's output; 0 for no such
+            vector. These are the steps of `GradientDescent`, released in addition to the encoder's.
+        own_clip: norm to which a user's weighted residuals are clipped in these steps.
         users_share: fraction of a round's budget for Σ_j u uᵀ over all users, for clicks.
         head: train only on this fraction of the items, the most popular by released counts, with all of the users'
             weight on them; the others follow the encoder.

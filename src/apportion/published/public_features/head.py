@@ -1,9 +1,9 @@
 """Training on the head only: which items to train on, chosen by released popularity.
 
 Statistics of rare items are mostly noise. An encoder may be trained only on popular items and still be applied to all,
-through their features (Krichene et al., "Private Learning with Public Features", appendix E.1.1). What a user would
-have spent on rare items then goes to popular ones. The paper chooses the head by exact counts, which costs privacy;
-here it is chosen by released counts.
+through their features (Krichene et al., "Private Learning with Public Features", appendix E.1.1). The weight that a
+user would have spent on rare items then goes to popular ones. The paper chooses the head by exact counts, which costs
+privacy; here it is chosen by released counts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_head(fraction: float) -> None:
 
 
 def on_head(this_round: Round, fraction: float) -> tuple[Round, NDArray[np.bool_]]:
-    """Return the round with all weight on the head, and which items that is; the same round if it is all of them."""
+    """Return the round with all weight on the head, and a mask of the head; the same round if all items are in it."""
     kept = head_by_popularity(this_round.expected.total, fraction)
     if kept.all():
         return this_round, kept
@@ -59,7 +59,7 @@ def on_head(this_round: Round, fraction: float) -> tuple[Round, NDArray[np.bool_
 
 
 def _expected_on_head(expected: Expected, head: NDArray[np.bool_]) -> Expected:
-    """Return the expected sums of those weights, for a user whose squares lie on the head as all users' do."""
+    """Return the expected sums of those weights, for users with the same part of their squares on the head."""
     squares = expected.total * expected.typical
     factor = np.sqrt(squares.sum() / max(float(squares[head].sum()), 1e-300))
     return Expected(np.where(head, factor * expected.total, 0.0), np.where(head, factor * expected.typical, 0.0))

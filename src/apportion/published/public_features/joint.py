@@ -2,7 +2,7 @@
 
 This baseline does not use the problem's structure. In each step, every user moves its own bias and taste along its own
 gradient, and the users in a Poisson sample contribute their clipped gradients in the encoder's parameters. A user's
-state depends on its own rows and on what was released, not on who was sampled.
+state depends on its own rows and on released values, not on which users were sampled.
 
 Krichene et al., "Private Learning with Public Features" (2024), appendix E.1.5.
 """

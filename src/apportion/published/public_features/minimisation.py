@@ -123,7 +123,7 @@ class EncoderMinimisation(AlternatingMinimisation):
 
     @property
     def _making(self) -> type[_EncoderFit]:
-        """What makes the fit."""
+        """The class that makes the fit."""
         return _EncoderFit
 
     def _check(self, data: Interactions) -> None:

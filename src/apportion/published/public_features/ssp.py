@@ -124,10 +124,10 @@ class EncoderStatistics(EncoderUpdate):
         training: epochs, batches of items, learning rate.
         resamples: number of releases of a round's statistics, each with its part of the round's budget.
         own: whether every item may depart from the encoder's vector, as its own statistics say.
-        departure: initial variance of that departure in a round; re-estimated from released values.
+        departure: initial variance of that departure in a round; it is re-estimated from released values.
         noise_aware: weigh statistics by their known noise and shrink matrices towards their common shape; without it,
             the quadratic is the paper's, projected and with a `ridge`.
-        residual_variance: of a label around its prediction, for the noise-aware quadratic.
+        residual_variance: the variance of a label around its prediction, for the noise-aware quadratic.
         label_bound: labels are clipped to this.
         gram_share: fraction of a release's budget for the matrices.
         users_share: fraction of a round's budget for Σ_j u uᵀ over all users, for clicks.
@@ -218,7 +218,7 @@ class EncoderStatistics(EncoderUpdate):
         return noise_aware_surrogate(released, expected, self.residual_variance, square, unobserved)
 
     def _remembered(self, surrogate: Surrogate, *, last: bool) -> Surrogate:
-        """Return this quadratic plus what is left of earlier ones; the last one of a round is remembered."""
+        """Return this quadratic plus the remaining weight of earlier ones. The last quadratic of a round is kept."""
         if not self.memory:
             return surrogate
         if self.past:

@@ -143,8 +143,8 @@ def release_statistics(
         this_round: data, weights, and user vectors with their bound.
         session: charges and draws.
         engine: forms the sums.
-        shares: for matrices and for vectors; each a `Share`, or a `PlannedShare` for sums over a sample of the users,
-            which are divided by its probability.
+        shares: the shares for matrices and for vectors; each is a `Share`, or a `PlannedShare` for sums over a sample
+            of the users, which are divided by its probability.
         label_bound: labels are clipped to this.
         draw: the number of the draw in this round, if there are several.
 

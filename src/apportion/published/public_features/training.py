@@ -1,7 +1,7 @@
 """Training an encoder on a quadratic of its outputs. Sees released arrays and public features only; needs torch.
 
-Mini-batches are over items: one forward and one backward pass per item and epoch (Algorithm 5). Tables of embeddings
-with sparse gradients keep them: a step touches the rows of the features that occur in its batch.
+Mini-batches are over items: one forward and one backward pass per item and epoch (Algorithm 5). The gradients of
+embedding tables stay sparse: a step touches the rows of the features that occur in its batch.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Training:
 
     Attributes:
         epochs: passes over all items.
-        batch_size: items a step; None for all of them.
+        batch_size: items per step; None for all items.
         rate: learning rate of Adam.
         decay: weight decay of dense parameters.
-        seed: of the order of items.
+        seed: the seed of the order of items.
     """
 
     epochs: int = 10

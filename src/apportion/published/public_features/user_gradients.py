@@ -3,8 +3,8 @@
 The loss of user j is ½ Σ_i w_ij (u_j · v_i − y_ij)², so its gradient is Σ_i c_ij J_iᵀ u_j with J_i the Jacobian of item
 i and c_ij = w_ij (u_j · v_i − y_ij). All of a user's items see the same u_j. For a table of embeddings that is a
 rank-one array, (Σ_i c_ij x_i) ⊗ u_j, and the same for a dense layer: one pass over the distinct items serves all users
-(Algorithm 6), and nothing per observation is stored. Other modules go through Opacus, or through one backward pass per
-user; their forward pass is over all items, which are public, so that a module that mixes rows mixes no users.
+(Algorithm 6), and nothing per observation is stored. Other modules use Opacus, or one backward pass per user. Their
+forward pass is over all items, which are public, so a module that mixes rows never mixes users.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def _gradients(encoder: nn.Module, rows: SparseRows, users: UserBatch) -> dict[s
 
     Layers are in evaluation mode, as for the residuals.
     """
-    apart = copy.deepcopy(encoder).eval()  # what a pass leaves in it reveals the number of passes
+    apart = copy.deepcopy(encoder).eval()  # a pass leaves traces in the module that reveal the number of passes
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)  # no randomness may depend on who is there, or use the global generator
+        torch.default_generator.manual_seed(0)  # no randomness may depend on the users, or use the global generator
         vectors = apart(FeatureBatch.for_encoder(apart, rows))
     named = trained(apart)
     result = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
@@ -173,7 +173,7 @@ def _of_dense(encoder: DenseEncoder, rows: SparseRows, users: UserBatch) -> dict
     """Compute gradients with Opacus: a user is one sample or several; items lie along the middle axis."""
     if not _row_wise(encoder.module):
         return _gradients.dispatch(object)(encoder, rows, users)
-    encoder = copy.deepcopy(encoder).double().cpu().train()  # its hooks do nothing in evaluation mode
+    encoder = copy.deepcopy(encoder).double().cpu().train()  # the hooks of Opacus do nothing in evaluation mode
     named = trained(encoder)
     result = {name: np.zeros((len(users), *parameter.shape)) for name, parameter in named.items()}
     dense = FeatureBatch.of(rows).to_sparse().to_dense().double()
@@ -194,7 +194,8 @@ def _by_opacus(encoder: DenseEncoder, dense: Any, tasks: NDArray[np.int64], pull
 
     module = GradSampleModule(encoder.module, batch_first=True, loss_reduction="sum", strict=True)
     try:
-        vectors = module(dense[torch.as_tensor(tasks)].requires_grad_())  # its hooks need a gradient to pass on
+        # the hooks of Opacus need a gradient to pass on
+        vectors = module(dense[torch.as_tensor(tasks)].requires_grad_())
         (vectors * torch.as_tensor(pull, dtype=vectors.dtype)).sum().backward()
         return {name: _sample_of(name, parameter) for name, parameter in trained(encoder).items()}
     finally:
@@ -209,7 +210,7 @@ class _Samples:
     Attributes:
         owner: the user of each row.
         tasks: its items.
-        factors: what each counts.
+        factors: the factor of each item.
     """
 
     owner: NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 A user's own regression minimises Σ_i ℓ(u · f_i, y_i) + ½ (u − m)ᵀ B (u − m). A Newton step may land far beyond the
 minimum if the loss is nearly straight. So it competes with the minimum of a parabola that touches the loss at the
-current score and lies above it everywhere, which cannot go up. Each user takes the better of the two.
+current score and lies above it everywhere: that step cannot raise the loss. Each user takes the better of the two.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def newton(
             moved = np.asarray(result.cpu() if hasattr(result, "cpu") else result, np.float64)
             there = own.scores(moved)
             reached = own.values(moved, there)
-            better = reached < values  # never where it is not a number
+            better = reached < values  # false if the value is not a number
             solved = np.where(better[:, None], moved, solved)
             scores = np.where(better[users.owner], there, scores)
             values = np.where(better, reached, values)

@@ -1,4 +1,4 @@
-"""The exact solution of eq. 9 for a public graph: who has which task is not secret.
+"""The exact solution of eq. 9 for a public graph, in which it is not secret who has which task.
 
 Eq. 9 minimises Σ_i cost_i / z_i subject to Σ_{i ∈ Ω^j} z_i ≤ 1 for every user j; z_i = ω_i² and cost_i = n_i^(−γ). Its
 dual maximises 2 Σ_i √(cost_i q_i) − Σ_j λ_j over λ ≥ 0, where q_i = Σ_{j ∈ Ω_i} λ_j, with z_i = √(cost_i / q_i). The
@@ -179,7 +179,7 @@ def exact_weights(data: Interactions, gamma: float, tolerance: float = 1e-3) -> 
 
 @dataclass(frozen=True)
 class PublicGraphPolicy:
-    """The common part of policies for a public graph: they release nothing, and the sums of their weights are public.
+    """The common part of policies for a public graph. They release nothing, and the sums of their weights are public.
 
     Attributes:
         gamma: 1 for strongly convex losses and ridge, 0 for convex ones.
@@ -198,13 +198,16 @@ class PublicGraphPolicy:
 def summed(users: Users, total: Floats) -> Expected:
     """Return the sums of the weights, which are public like the graph."""
     counts = np.bincount(users.column("tasks"), minlength=users.n_tasks)
-    typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could have all
+    typical = np.where(counts > 0, total / np.maximum(counts, 1), 1.0)  # a task that nobody has could get all weight
     return Expected(total, typical)
 
 
 @dataclass(frozen=True)
 class Exact(PublicGraphPolicy):
-    """Eq. 9 solved exactly on a graph that is public. **Private only if it is**: see `exact_weights`."""
+    """Solves eq. 9 exactly for a public graph.
+
+    **The result is private only if the graph is public**: see `exact_weights`.
+    """
 
     def allocate(self, users: UserParts, count: Count, n_users: float) -> Allocated:
         """Solve for this graph; nothing is released."""

@@ -6,10 +6,10 @@ a_j = 1/‖ω_{Ω^j}‖, where ω solves
 
     ω_i = (cost_i n_i² / t_i³)^(1/4),   t_i = Σ_{j ∈ Ω_i} 1/‖ω_{Ω^j}‖ = s_i / ω_i.
 
-The right-hand side is a contraction in log ω with factor 3/4, so repeating it finds the solution, with a bound on what
-is left to gain (docs/proofs/weights.md). s_i is a weighted count of sensitivity 1: where the graph is private, each
-repetition costs one release. From equal weights, t_i is the popularity that `SplitEqually` measures; where all users
-are alike it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
+The right-hand side is a contraction in log ω with factor 3/4, so repeating it finds the solution, with a bound on the
+remaining gap (docs/proofs/weights.md). s_i is a weighted count of sensitivity 1: if the graph is private, each
+repetition costs one release. From equal weights, t_i is the popularity that `SplitEqually` measures; if all users are
+alike, it is proportional to n_i, and the first step is eq. 11, exponent (1 + γ)/4.
 
 Equation numbers are those of Krichene et al., "Multi-Task Differential Privacy Under Distribution Skew" (2023).
 """
@@ -88,10 +88,10 @@ def joint_weights(data: Interactions, gamma: float, tolerance: float = 1e-6) -> 
 
 @dataclass(frozen=True)
 class ExactJoint(PublicGraphPolicy):
-    """The joint allocation solved on a graph that is public. **Private only if it is**; `Joint` is for private ones.
+    """The joint allocation for a public graph. **Private only if the graph is public**; `Joint` is for private graphs.
 
-    Privacy: as with `exact_weights`, ω depends on everybody's task list. What is released with these weights is
-    private for values and features only, **not for who has which task**, and states that relation.
+    Privacy: as with `exact_weights`, ω depends on everybody's task list. Releases with these weights are private for
+    values and features only, **not for who has which task**, and their statements say so.
     """
 
     tolerance: float = 1e-6
@@ -169,7 +169,7 @@ class Joint(CountedPolicy):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 omega = _next_omega(users ** (2 - self.gamma), counts.floored(self.floor) / omegas[-1])
                 omega = omega / omega.max()
-            if not np.isfinite(omega).all():  # for every task, whoever has it
+            if not np.isfinite(omega).all():  # check every task, whichever user has it
                 raise InputError(
                     f"Weights for gamma = {self.gamma:g} are not finite; use a gamma nearer to 1, or a floor.",
                     argument=None,
@@ -182,7 +182,7 @@ class Joint(CountedPolicy):
         return f"joint over users and tasks, gamma {self.gamma:g}, by released counts, normalised"
 
 
-_LEAST_OMEGA = 1e-6  # of the largest: so that no square underflows, whoever has the task
+_LEAST_OMEGA = 1e-6  # relative to the largest, so that no square underflows, whichever user has the task
 
 
 def _next_omega(scaled_costs: Floats, over_users: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Predictions from counts: how much weights that adapt to skew gain over equal ones, and which exponent gains most.
+"""Predictions from counts: how much weights that adapt to skew gain over equal weights, and which exponent is best.
 
 All of it follows from the bound Σ_i 1/(ω_i² n_i^γ) with ω as in eq. 16, where γ = 1 for strongly convex losses (and
 ridge) and γ = 0 for convex ones, whose bound is the square root of that sum. A balanced objective, the mean instead of
@@ -47,9 +47,10 @@ class ExponentAdvice:
 
 
 def improvement(counts: ArrayLike, *, strongly_convex: bool, balanced: bool = False) -> float:
-    """R1 of section 4 (strongly convex) or R0 (convex): equal weights' bound divided by the best weights' bound.
+    """Return R1 of section 4 (strongly convex) or R0 (convex).
 
-    At least 1, and 1 exactly if all counts are equal.
+    This is the bound of equal weights divided by that of the best weights. It is at least 1, and exactly 1 if all
+    counts are equal.
 
     >>> round(improvement([1, 1, 1, 97], strongly_convex=True), 2)
     18.81
@@ -61,9 +62,10 @@ def improvement(counts: ArrayLike, *, strongly_convex: bool, balanced: bool = Fa
 
 
 def excess_risk(counts: ArrayLike, exponent: float, gamma: float, n_users: float) -> float:
-    """The bound Σ_i 1/(ω_i² n_i^γ) on excess risk, up to constants, with the weights of eq. 16 and c(n) = 1.
+    """Return the bound Σ_i 1/(ω_i² n_i^γ) on excess risk, up to constants, with the weights of eq. 16 and c(n) = 1.
 
-    ω_i = n_i^(−μ) / √(Σ_i' n_i'^(1 − 2μ) / n), so that users spend their unit on average. Least at μ = (1 + γ)/4.
+    ω_i = n_i^(−μ) / √(Σ_i' n_i'^(1 − 2μ) / n), so that users spend their unit on average. The bound is least at μ = (1
+    + γ)/4.
 
     >>> risk = [excess_risk([10, 1000], mu, gamma=1, n_users=1000) for mu in (0.0, 0.5, 1.0)]
     >>> [round(r, 4) for r in risk]
@@ -78,7 +80,7 @@ def excess_risk(counts: ArrayLike, exponent: float, gamma: float, n_users: float
 def recommend_exponent(
     counts: ArrayLike, n_users: float, *, strongly_convex: bool, balanced: bool = False, count_stddev: float = 0.0
 ) -> ExponentAdvice:
-    """Say which exponent the counts predict to be best, and by how much it should beat equal weights.
+    """Return the exponent that is best according to the counts, and its expected gain over equal weights.
 
     Args:
         counts: public or released numbers of users per task, none negative.

@@ -29,7 +29,7 @@ from apportion.privacy.sampling import Sample
 from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
-Shares = dict[str, Any]  # by name: a Share or a PlannedShare
+Shares = dict[str, Any]  # a Share or a PlannedShare, by name
 
 
 class OwnLabels(Protocol):
@@ -180,7 +180,7 @@ class SufficientStatistics:
     """Algorithm 1: release Σ_j w v vᵀ and Σ_j w y v for every item, then solve.
 
     The ridge is added after the release and scaled by the noise alone, so it contains no private count. A matrix that
-    noise made indefinite is replaced by the nearest positive semidefinite one.
+    became indefinite by noise is replaced by the nearest positive semidefinite one.
 
     Attributes:
         label_bound: labels are clipped to this.
@@ -289,7 +289,8 @@ class GradientDescent:
             if self.even:
                 squares = np.full_like(squares, squares.mean())
             sizes = self.step / np.sqrt(squares + items.shape[1] * noise**2) / np.sqrt(taken)
-            items = items + sizes[:, None] * direction  # not in place, because contributions hold what they were given
+            # not in place, because contributions keep the arrays they were given
+            items = items + sizes[:, None] * direction
         return items
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from apportion.data import Vocabulary
 from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.postprocessing import empirical_bayes, feature_prior
-from apportion.postprocessing.feature_prior import FeaturePosterior, FeaturePrior
+from apportion.postprocessing.feature_prior import FeaturePosterior, FeaturePrior, Regressors
 from apportion.recommend.features.new_items import FeatureMap
-from apportion.recommend.features.prior import leading_directions, linear_map, log_popularity, regressors
+from apportion.recommend.features.prior import Directions, leading_directions, linear_map, log_popularity, regressors
 from apportion.recommend.model import FoldIn
 
 Floats = NDArray[np.floating[Any]]
@@ -59,6 +59,30 @@ def _held(found: Posterior) -> Posterior:
     return held
 
 
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """Released vectors of what users choose, as features of the items.
+
+    Attributes:
+        rows: the vectors around their mean, so that a new item, which has none, counts as an average one.
+        directions: in which they differ most.
+        reach: what a taste for them is worth, in units of a taste for a learned vector.
+    """
+
+    rows: SparseRows
+    directions: Directions
+    reach: float
+
+    @classmethod
+    def of(cls, vectors: Floats, count: int, reach: float) -> Self:
+        """Return them with so many directions."""
+        n_tasks, width = vectors.shape
+        rows, columns = np.divmod(np.arange(n_tasks * width), width)
+        centred = vectors - vectors.mean(axis=0)
+        held = SparseRows.from_entries(rows, columns, centred.ravel(), n_tasks, [ColumnRange("choices", 0, width)])
+        return cls(held, leading_directions(held, count), reach)
+
+
 class ItemSide:
     """What one fit knows about its items in advance, and how it learns about them from releases."""
 
@@ -68,28 +92,49 @@ class ItemSide:
         self._rows = None if features is None else features.for_tasks(task_ids)
         count = settings.feature_directions
         self._directions = None if self._rows is None else leading_directions(self._rows, count)
-        self._reach = float(np.sqrt(settings.taste_variance / settings.latent_variance))
+        self._reach = self._reach_of(settings.taste_variance)
+        self._choices: _Choices | None = None
+
+    def _reach_of(self, taste_variance: float) -> float:
+        return float(np.sqrt(taste_variance / self._settings.latent_variance))
 
     def trusting(self, taste_variance: float) -> ItemSide:
-        """Return the same with this prior variance of users' tastes for features."""
+        """Return the same with this prior variance of users' tastes for public features."""
         other = copy(self)
-        other._reach = float(np.sqrt(taste_variance / self._settings.latent_variance))
+        other._reach = self._reach_of(taste_variance)
         return other
 
-    def with_released(self, vectors: Floats) -> ItemSide:
-        """Return the same with released vectors of the tasks in the place of public features."""
-        other, (n_tasks, width) = copy(self), vectors.shape
-        rows, columns = np.divmod(np.arange(n_tasks * width), width)
-        groups = [ColumnRange("released", 0, width)]
-        other._rows = SparseRows.from_entries(rows, columns, vectors.ravel(), n_tasks, groups)
-        other._directions = leading_directions(other._rows, self._settings.feature_directions)
+    def with_choices(self, vectors: Floats, taste_variance: float) -> ItemSide:
+        """Return the same with released vectors of users' choices as further features of the items.
+
+        Args:
+            vectors: one row per item; released.
+            taste_variance: prior variance of users' tastes for their directions.
+        """
+        other = copy(self)
+        other._choices = _Choices.of(vectors, self._settings.feature_directions, self._reach_of(taste_variance))
         return other
 
     def fill(self, columns: NDArray[np.float64]) -> None:
-        """Replace the first of these columns by directions of features, as far as there are any."""
-        if self._directions is not None:
-            found = self._directions.of_equal_length(columns.shape[1])
+        """Replace the first of these columns by directions of choices or features, as far as there are any."""
+        known = self._directions if self._choices is None else self._choices.directions
+        if known is not None:
+            found = known.of_equal_length(columns.shape[1])
             columns[:, : found.shape[1]] = found
+
+    def _regressors(self, covariates: Floats) -> Regressors | None:
+        """Return what the prior mean of a task depends on, if there are features or choices."""
+        if self._choices is None:
+            return None if self._rows is None else regressors(covariates, self._rows)
+        if self._rows is None:
+            return regressors(covariates, self._choices.rows)
+        return regressors(covariates, self._rows).beside(self._choices.rows.to_scipy())
+
+    def _tastes(self, reach: float) -> NDArray[np.float64] | None:
+        """Return the directions of features and of choices for which users have tastes, with their lengths."""
+        found = [] if self._directions is None else [reach * self._directions.values]
+        found += [] if self._choices is None else [self._choices.reach * self._choices.directions.values]
+        return np.concatenate(found, axis=1) if found else None
 
     def posterior(
         self, evidence: empirical_bayes.Evidence, covariates: Floats, before: Posterior | None, width: int
@@ -97,8 +142,7 @@ class ItemSide:
         """Return the posterior of every task, by EM from the prior of the previous round."""
         chosen = self._settings
         first = np.array([[2 * chosen.prior_variance]])
-        if self._rows is not None:
-            of_tasks = regressors(covariates, self._rows)
+        if (of_tasks := self._regressors(covariates)) is not None:
             if isinstance(before, FeaturePosterior):
                 known = before.prior.widened(of_tasks, width, chosen.prior_variance, chosen.feature_variance)
             else:
@@ -123,33 +167,29 @@ class ItemSide:
             base=inner.base / prior_scale**2,
             base_rhs=inner.base_rhs,
         )
-        full = self._with_directions(known, unit * self._reach, self._settings.latent_variance)
+        full = self._with_tastes(known, self._tastes(self._reach), unit)
         arrays = (full.features, full.observation_weights, full.base, full.base_rhs)
         return FoldIn(*(array.astype(np.float32) for array in arrays))
 
     def with_tastes(self, inner: FoldIn, variance: float) -> FoldIn:
-        """Return the regression in labels with tastes for features, of this prior variance."""
-        return self._with_directions(inner, 1.0, variance)
+        """Return the regression in labels, with this prior variance of tastes for public features."""
+        return self._with_tastes(inner, self._tastes(self._reach_of(variance)), 1.0)
 
-    def _with_directions(self, known: FoldIn, scale: float, variance: float) -> FoldIn:
-        if self._directions is None:
+    def _with_tastes(self, known: FoldIn, directions: Floats | None, unit: float) -> FoldIn:
+        if directions is None:
             return known
         n_known = known.features.shape[1]
-        features = np.concatenate([known.features, scale * self._directions.values], axis=1)
-        base = np.eye(features.shape[1]) / variance
+        features = np.concatenate([known.features, unit * directions], axis=1)
+        base = np.eye(features.shape[1]) / self._settings.latent_variance
         base[:n_known, :n_known] = known.base
-        return replace(
-            known,
-            features=features,
-            base=base,
-            base_rhs=np.concatenate([known.base_rhs, np.zeros(self._directions.size)]),
-        )
+        base_rhs = np.concatenate([known.base_rhs, np.zeros(directions.shape[1])])
+        return replace(known, features=features, base=base, base_rhs=base_rhs)
 
     def vectors(self, mean: Floats) -> NDArray[np.float32]:
         """Return the vectors by which tasks are compared: learned vectors and directions of features."""
-        if self._directions is None:
-            return mean[:, 1:].astype(np.float32)
-        return np.concatenate([mean[:, 1:], self._reach * self._directions.values], axis=1).astype(np.float32)
+        directions = self._tastes(self._reach)
+        learned = mean[:, 1:]
+        return (learned if directions is None else np.concatenate([learned, directions], axis=1)).astype(np.float32)
 
     def feature_map(
         self,
@@ -169,15 +209,18 @@ class ItemSide:
         if known is None or self._rows is None or directions is None or not isinstance(posterior, FeaturePosterior):
             return None
         level, by_feature = linear_map(standard_popularity, self._rows, popularity)
-        n_features = self._rows.n_columns
-        of_covariates, effects = np.split(posterior.prior.coefficients, [-n_features])
+        n_choices = 0 if self._choices is None else self._choices.rows.n_columns
+        coefficients = posterior.prior.coefficients[: len(posterior.prior.coefficients) - n_choices]
+        of_covariates, effects = np.split(coefficients, [-self._rows.n_columns])
         of_popularity = of_covariates[1]
         intercept = of_covariates[0] + level[0] * of_popularity + of_covariates[2:].sum(axis=0)  # it has features
         coefficients = effects + by_feature * of_popularity
         trust = fold_in(intercept[None, :], np.diag(posterior.prior.covariance)[None, :]).observation_weights
         average, by_word = linear_map(log_popularity(popularity), self._rows)
-        ours = [np.ones(1), unit * intercept, unit * self._reach * directions.intercept]
-        theirs = [np.zeros((len(coefficients), 1)), unit * coefficients, unit * self._reach * directions.coefficients]
+        none = np.zeros((1 + len(coefficients), 0 if self._choices is None else self._choices.directions.size))
+        ours = [np.ones(1), unit * intercept, unit * self._reach * directions.intercept, none[0]]
+        of_features = unit * self._reach * directions.coefficients
+        theirs = [np.zeros((len(coefficients), 1)), unit * coefficients, of_features, none[1:]]
         return FeatureMap(
             space=known.space,
             intercept=np.concatenate(ours).astype(np.float32),

@@ -1,4 +1,4 @@
-"""The quality of a search for optimal label weights: the best objective, the best bound, and their gap."""
+"""The quality of a search for optimal label weights: the best objective, the best bound, and the gap between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dual of `label_dual` for each of the two norms: which matrices it ranges over, and its second derivative."""
+"""The dual function of `dual` for each of the two norms: the matrices it ranges over, and its second derivative."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from apportion.regression.label_weights.dual import CappedUsers, DualPoint, LabelDual
 from apportion.regression.label_weights.projection import AbsoluteSum, EuclideanLength, Floats, UserBlock, kept_share
 
-_ROWS_AT_ONCE = 1024  # of products of all pairs of columns: with twenty columns, 1.7 MB
+_ROWS_AT_ONCE = 1024  # rows at a time in products of all pairs of columns: with twenty columns, 1.7 MB
 
 
 def label_dual(blocks: Sequence[UserBlock], target: Floats, ratio: float, norm: Literal[1, 2]) -> LabelDual:
-    """The dual for the norm of the rows: 1 for Laplace noise, 2 for Gaussian noise."""
+    """Return the dual for the norm of the rows: 1 for Laplace noise, 2 for Gaussian noise."""
     kind = AbsoluteDual if norm == 1 else EuclideanDual
     return kind(blocks, target, ratio)
 
@@ -28,11 +28,11 @@ class AbsoluteDual(LabelDual):
 
     @cached_property
     def directions(self) -> Floats:
-        """Single entries of Λ, row by row."""
+        """The single entries of Λ, row by row."""
         return np.eye(self.dim**2).reshape(-1, self.dim, self.dim)
 
     def uncapped_form(self, point: DualPoint) -> tuple[Floats, CappedUsers]:
-        """Σ q qᵀ over the entries above the threshold, for every row of Λ; users' sums of signs times q."""
+        """Return Σ q qᵀ over the entries above the threshold, for every row of Λ, and users' sums of signs times q."""
         d = self.dim
         packed, capped = np.zeros((d, d * (d + 1) // 2)), CappedUsers(d * d)
         for block in self.blocks:
@@ -54,14 +54,17 @@ class EuclideanDual(LabelDual):
 
     @cached_property
     def directions(self) -> Floats:
-        """R (E_ab + E_ba) for a ≤ b, E_ab having a single one."""
+        """R (E_ab + E_ba) for a ≤ b, where E_ab has a single one."""
         n_coordinates = self.dim * (self.dim + 1) // 2
         symmetric = _unpacked(np.eye(n_coordinates), self.dim)
         symmetric[:, np.arange(self.dim), np.arange(self.dim)] *= 2
         return self.target @ symmetric
 
     def uncapped_form(self, point: DualPoint) -> tuple[Floats, CappedUsers]:
-        """Rows over the threshold keep a share of their length: share ‖Δ q‖² + (1 − share) ⟨u, Δ q⟩²."""
+        """Return the form in which rows above the threshold keep a share of their length.
+
+        It is share ‖Δ q‖² + (1 − share) ⟨u, Δ q⟩².
+        """
         n_coordinates = len(self.directions)
         gram, form = np.zeros((self.dim, self.dim)), np.zeros((n_coordinates, n_coordinates))
         capped = CappedUsers(n_coordinates)
@@ -86,14 +89,14 @@ class EuclideanDual(LabelDual):
 
 
 def add_grams(packed: Floats, weights: Floats, features: Floats) -> None:
-    """Adds Σ_i w_ij q_i q_iᵀ for every column j of the weights, packed, [j, pair of columns]."""
+    """Add Σ_i w_ij q_i q_iᵀ for every column j of the weights, packed, [j, pair of columns]."""
     for rows in _slices(len(features)):
         columns = np.ascontiguousarray(features[rows].T)
         packed += (_pair_products(columns, columns) @ weights[rows]).T
 
 
 def block_diagonal(packed: Floats) -> Floats:
-    """The matrix [d², d²] with the Gram matrices of `add_grams` along its diagonal."""
+    """Return the matrix [d², d²] with the Gram matrices of `add_grams` along its diagonal."""
     d = len(packed)
     form = np.zeros((d, d, d, d))
     form[np.arange(d), :, np.arange(d), :] = _unpacked(packed, d)
@@ -101,7 +104,7 @@ def block_diagonal(packed: Floats) -> Floats:
 
 
 def _add_outer(form: Floats, left: Floats, right: Floats) -> None:
-    """Adds Σ_i p_i p_iᵀ with p_i = left_a right_b + left_b right_a for the pairs a ≤ b of columns of row i."""
+    """Add Σ_i p_i p_iᵀ with p_i = left_a right_b + left_b right_a for the pairs a ≤ b of columns of row i."""
     for rows in _slices(len(left)):
         one, other = np.ascontiguousarray(left[rows].T), np.ascontiguousarray(right[rows].T)
         products = _pair_products(one, other) + _pair_products(other, one)
@@ -109,7 +112,7 @@ def _add_outer(form: Floats, left: Floats, right: Floats) -> None:
 
 
 def _pair_products(left: Floats, right: Floats) -> Floats:
-    """left_a right_b for a ≤ b, [pair, row], from [column, row]: long contiguous products."""
+    """Return left_a right_b for a ≤ b, [pair, row], from [column, row], as long contiguous products."""
     d, n_rows = left.shape
     products, start = np.empty((d * (d + 1) // 2, n_rows)), 0
     for a in range(d):
@@ -119,20 +122,20 @@ def _pair_products(left: Floats, right: Floats) -> Floats:
 
 
 def _units(vectors: Floats, lengths: Floats, above: NDArray[np.bool_]) -> Floats:
-    """Directions z / ‖z‖ of rows above the threshold, 0 for the others."""
+    """Return the directions z / ‖z‖ of rows above the threshold, 0 for the others."""
     inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=above)
     return vectors * inverse[:, :, None]
 
 
 def _packed_symmetric(matrices: Floats) -> Floats:
-    """M_ab + M_ba for a ≤ b."""
+    """Return M_ab + M_ba for a ≤ b."""
     rows, columns = np.triu_indices(matrices.shape[-1])
     packed: Floats = matrices[:, rows, columns] + matrices[:, columns, rows]
     return packed
 
 
 def _unpacked(packed: Floats, dim: int) -> Floats:
-    """Symmetric matrices from their entries a ≤ b, row by row."""
+    """Return symmetric matrices from their entries a ≤ b, row by row."""
     rows, columns = np.triu_indices(dim)
     full = np.empty((len(packed), dim, dim))
     full[:, rows, columns] = full[:, columns, rows] = packed

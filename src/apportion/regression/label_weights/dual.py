@@ -70,7 +70,7 @@ class DualPoint:
     moment: Floats
 
     def lower_bound(self, ratio: float) -> float:
-        """What ‖C‖² + ratio T² cannot be below; ratio need not be the one that the point was made for."""
+        """Return a lower bound on ‖C‖² + ratio T². The ratio need not be the one for which the point was made."""
         return self.linear**2 / (self.squares + float(self.thresholds.sum()) ** 2 / ratio)
 
 
@@ -103,7 +103,7 @@ class NewtonSystem:
 
     Attributes:
         hessian: minus the second derivative along the directions.
-        scale: what the hessian is where no user is capped; never below it.
+        scale: the hessian if no user is capped; an upper bound on the hessian.
         gradient: the first derivative along the directions.
         directions: [coordinate, d, d].
     """
@@ -114,7 +114,7 @@ class NewtonSystem:
     directions: Floats
 
     def step(self, damping: float) -> Floats:
-        """Newton's step, with a multiple of the scale added that is relative to the size of the hessian."""
+        """Return Newton's step. A multiple of the scale, relative to the size of the hessian, is added as damping."""
         lengths = np.sqrt(np.diag(self.scale))
         hessian = self.hessian / np.outer(lengths, lengths)
         scale = self.scale / np.outer(lengths, lengths)
@@ -140,7 +140,7 @@ class LabelDual(ABC):
         self.n_users = blocks[-1].users.stop
 
     def evaluate(self, matrix: Floats, cap: float, guess: Floats) -> DualPoint:
-        """Finds the cap by Newton's method (ρ T − Σ_l τ_l(T) rises and is concave) and scales the matrix."""
+        """Find the cap by Newton's method (ρ T − Σ_l τ_l(T) rises and is concave) and scale the matrix."""
         for _ in range(_MOST_CAP_STEPS):
             thresholds, inverse_counts, squares, moment = self._capped(matrix, cap, guess)
             total = float(thresholds.sum())
@@ -154,7 +154,7 @@ class LabelDual(ABC):
         return DualPoint(s * matrix, s * cap, s * thresholds, s**2 * squares, s**2 * curvature, s * linear, s * moment)
 
     def _capped(self, matrix: Floats, cap: float, guess: Floats) -> tuple[Floats, float, float, Floats]:
-        """Thresholds for a cap, Σ 1/k over capped users, and the squares and the moment of the shrunk rows."""
+        """Return thresholds for a cap, Σ 1/k over capped users, and the squares and the moment of the shrunk rows."""
         thresholds = np.empty(self.n_users)
         inverse_counts, squares, moment = 0.0, 0.0, np.zeros((self.dim, self.dim))
         for block in self.blocks:
@@ -169,16 +169,16 @@ class LabelDual(ABC):
         return thresholds, inverse_counts, squares, moment
 
     def residual(self, point: DualPoint) -> float:
-        """How far the shrunk rows are from meeting the constraint, each row of it relative to its target."""
+        """Return how far the shrunk rows are from meeting the constraint, each row of it relative to its target."""
         missing = np.linalg.norm(self.target - point.moment, axis=1) / np.linalg.norm(self.target, axis=1)
         return float(missing.max())
 
     def least_squares(self) -> Candidate:
-        """Ordinary least squares: no thresholds."""
+        """Return ordinary least squares: no thresholds."""
         return self.measured(self.target, np.zeros(self.n_users), np.eye(self.dim))
 
     def candidate(self, point: DualPoint) -> Candidate | None:
-        """The rows of a point, corrected to meet the constraint; None where they cannot be."""
+        """Return the rows of a point, corrected to meet the constraint; None if they cannot be corrected."""
         try:
             correction = self.target @ np.linalg.inv(point.moment)
         except np.linalg.LinAlgError:
@@ -189,7 +189,7 @@ class LabelDual(ABC):
         return self.measured(point.matrix, point.thresholds, correction)
 
     def measured(self, matrix: Floats, thresholds: Floats, correction: Floats) -> Candidate:
-        """The squares and the cap of a candidate, by one pass over the rows."""
+        """Return the squares and the cap of a candidate, by one pass over the rows."""
         squares, cap, largest = 0.0, 0.0, 0.0
         for block in self.blocks:
             vectors = block.mapped(matrix)
@@ -203,7 +203,7 @@ class LabelDual(ABC):
         return Candidate(matrix, thresholds, correction, squares, cap, largest, linear)
 
     def rows(self, candidate: Candidate, n_rows: int) -> Floats:
-        """The rows of a candidate in the order in which the features were given."""
+        """Return the rows of a candidate in the order in which the features were given."""
         result = np.zeros((n_rows, self.dim))
         for block in self.blocks:
             vectors = block.mapped(candidate.matrix)
@@ -214,7 +214,7 @@ class LabelDual(ABC):
         return result
 
     def system(self, point: DualPoint) -> NewtonSystem:
-        """Newton's equations at a point."""
+        """Return Newton's equations at a point."""
         hessian, capped = self.uncapped_form(point)
         hessian += capped.form(self.ratio)
         flat = self.directions.reshape(len(self.directions), -1)
@@ -224,11 +224,11 @@ class LabelDual(ABC):
     @cached_property
     @abstractmethod
     def directions(self) -> Floats:
-        """The matrices that Λ is a combination of, [coordinate, d, d]."""
+        """The matrices of which Λ is a linear combination, [coordinate, d, d]."""
 
     @abstractmethod
     def uncapped_form(self, point: DualPoint) -> tuple[Floats, CappedUsers]:
-        """The first sum of the quadratic form along the directions, and what the others are made of."""
+        """Return the first sum of the quadratic form along the directions, and the terms of the other sums."""
 
 
 class CappedUsers:
@@ -241,7 +241,7 @@ class CappedUsers:
         self._waiting: list[Floats] = []
 
     def add(self, users: Floats, counts: Floats) -> None:
-        """Takes in w_l, [user, coordinate], and k_l."""
+        """Add w_l, [user, coordinate], and k_l."""
         inverse = 1 / counts
         self.weighted += inverse @ users
         self.inverse_counts += float(inverse.sum())
@@ -250,12 +250,12 @@ class CappedUsers:
             self._multiply()
 
     def form(self, ratio: float) -> Floats:
-        """The last two terms of the quadratic form."""
+        """Return the last two terms of the quadratic form."""
         self._multiply()
         return np.outer(self.weighted, self.weighted) / (ratio + self.inverse_counts) - self._outer
 
     def _multiply(self) -> None:
-        """Products of many users at once are faster."""
+        """Multiply many users at once, which is faster."""
         if self._waiting:
             users = np.concatenate(self._waiting)
             self._outer += users.T @ users

@@ -1,15 +1,15 @@
 """Optimal label weights for p = 1 by an interior-point method: slower than Newton's method, but it always converges.
 
-With c_i split into parts a_i, b_i ≥ 0, c_i = a_i − b_i, the problem of `label_dual` is the quadratic program
+With c_i split into parts a_i, b_i ≥ 0, c_i = a_i − b_i, the problem of `dual` is the quadratic program
 
     minimise v (‖a‖² + ‖b‖²) + A T²   subject to   Σ_i (a_i − b_i) q_iᵀ = R,   Σ_{i ∈ S_l} (|a_i| + |b_i|) + k_l = T,
 
 with rooms k_l ≥ 0. Its multipliers are Λ, thresholds τ_l ≥ 0 with A T = Σ_l τ_l, and slacks s = v a − Λ q + τ ≥ 0 and
-v b + Λ q + τ ≥ 0. The method keeps all this true and brings the products of parts and slacks, and of rooms and
-thresholds, to zero together: every step aims at a hundredth of their mean, and then, several times, at bringing back
-those that would stray from it (the multiple centrality correctors of Gondzio, 1996). Its equations for Λ have the form
-of those of `label_dual`, with a / (s + v a) + b / (s + v b) where an entry counts 0 or 1 there, and k_l / τ_l added to
-the count. v = 0 is allowed: a linear program but for T².
+v b + Λ q + τ ≥ 0. The method keeps all this true and drives the products of parts and slacks, and of rooms and
+thresholds, to zero together. Every step aims at a hundredth of their mean, and is then corrected several times to bring
+back those that would stray from it (the multiple centrality correctors of Gondzio, 1996). Its equations for Λ have the
+form of those of `dual`, except that an entry counts as a / (s + v a) + b / (s + v b) instead of 0 or 1, and k_l /
+τ_l is added to the count. v = 0 is allowed: apart from T², the problem is then a linear program.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from apportion.regression.label_weights.curvature import add_grams, block_diagon
 from apportion.regression.label_weights.dual import CappedUsers
 from apportion.regression.label_weights.projection import Floats, UserBlock, sum_of_products
 
-_AIM = 0.01  # at what share of their mean the products aim
-_SPREAD = 0.03  # how far from the aim, as a factor, products may be before they are corrected
+_AIM = 0.01  # share of their mean at which the products aim
+_SPREAD = 0.03  # factor from the aim beyond which products are corrected
 _CORRECTORS = 5
-_WORTHWHILE = 0.01  # of the longer step that was hoped for
+_WORTHWHILE = 0.01  # least gain, relative to the longer step that was hoped for
 _TO_THE_BOUNDARY = 0.99
 _SHORTEST = 1e-6
-_IDLE = 40  # steps without a smaller gap, that of the search before included, after which the method gives up
-_RIDGE = 1e-10  # relative; where the equations are nearly singular, rounding must not be blown up
+_IDLE = 40  # steps without a smaller gap, including those of the search before, after which the method gives up
+_RIDGE = 1e-10  # relative; prevents rounding errors from being amplified when the equations are nearly singular
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class _Part:
         return np.asarray(self.parts[0] - self.parts[1])
 
     def slope(self, variance: float) -> Floats:
-        """What resists moves: s + v a."""
+        """Return the resistance to moves: s + v a."""
         return self.slacks + variance * self.parts if variance else self.slacks
 
 
@@ -57,12 +57,12 @@ class _Direction:
     """A direction of all unknowns; those of a block are computed from it when they are needed.
 
     Attributes:
-        matrix: of Λ.
-        cap: of T.
-        thresholds: of τ.
-        room: of k, relative to k.
-        rises: by what share the products of parts and slacks are to rise, block by block.
-        room_rises: by what share the products of rooms and thresholds are to rise.
+        matrix: the direction of Λ.
+        cap: the direction of T.
+        thresholds: the direction of τ.
+        room: the direction of k, relative to k.
+        rises: the relative rise wanted for the products of parts and slacks, block by block.
+        room_rises: the relative rise wanted for the products of rooms and thresholds.
     """
 
     matrix: Floats
@@ -127,19 +127,19 @@ class InteriorPoint:
         return length > _SHORTEST
 
     def moves(self, part: _Part, pull: Floats, rises: Floats) -> tuple[Floats, Floats]:
-        """The moves of a block's parts and slacks, each relative to what it moves; pull is Δ q less that of τ."""
+        """Return the relative moves of a block's parts and slacks; pull is Δ q minus the move of τ."""
         parts = (part.slacks * rises + pull) / part.slope(self.variance)
         return parts, rises - parts
 
     def _moved(self, direction: _Direction) -> Iterator[tuple[_Part, Floats, Floats, Floats]]:
-        """Every block with the moves of its parts and slacks, and by what share their products are to rise."""
+        """Yield every block with the moves of its parts and slacks, and the wanted relative rise of their products."""
         for part, rises in zip(self.parts, direction.rises, strict=True):
             image = part.block.mapped(direction.matrix)
             pull = np.stack([image, -image]) - direction.thresholds[part.block.users][:, None, None]
             yield part, *self.moves(part, pull, rises), rises
 
     def _corrected(self, direction: _Direction, length: float, aim: float) -> tuple[list[Floats], Floats]:
-        """Rises that make up for products which a step of this length would take far from their aim."""
+        """Return rises that correct products which a step of this length would take far from their aim."""
 
         def corrected(rises: Floats, products: Floats, grown: Floats) -> Floats:
             reached = products * grown
@@ -164,7 +164,10 @@ class InteriorPoint:
         self.room = self.room * (1 + length * direction.room)
 
     def note(self, certificate: Certificate) -> bool:
-        """Tells the certificate of the weights and the multipliers; whether these weights are the best so far."""
+        """Record the weights and the multipliers in the certificate.
+
+        Return whether these weights are the best so far.
+        """
         squares, cap, over, largest = 0.0, 0.0, 0.0, 0.0
         correction = self._correction()
         for part in self.parts:
@@ -192,7 +195,7 @@ class InteriorPoint:
         return result
 
     def _correction(self) -> Floats:
-        """What makes up for rounding in the constraint."""
+        """Return the matrix that corrects rounding in the constraint."""
         moment = np.zeros_like(self.target)
         for part in self.parts:
             moment += part.block.moment(part.weights)
@@ -203,7 +206,7 @@ class InteriorPoint:
 def interior_search(
     blocks: Sequence[UserBlock], target: Floats, n_rows: int, certificate: Certificate
 ) -> Floats | None:
-    """The best weights that the method came by, if they are better than what the certificate knows of."""
+    """Return the best weights that the method found, if they are better than the best that the certificate knows."""
     scale = certificate.variance or certificate.price
     point = InteriorPoint(blocks, target, certificate.variance / scale, certificate.price / scale)
     best: Floats | None = None
@@ -219,7 +222,7 @@ def interior_search(
 
 
 class _Equations:
-    """The linear equations of one step, reduced to Λ; their matrix serves all right-hand sides of the step."""
+    """The linear equations of one step, reduced to Λ. Their matrix serves all right-hand sides of the step."""
 
     def __init__(self, at: InteriorPoint) -> None:
         self.at, d = at, len(at.target)
@@ -243,7 +246,10 @@ class _Equations:
         self.inverse = np.linalg.inv(matrix * np.outer(self.scale, self.scale) + _RIDGE * np.eye(d * d))
 
     def solved(self, rises: Sequence[Floats], room_rises: Floats) -> tuple[_Direction, float]:
-        """The direction in which products rise so, to first order, and all else stays true; how far one can go."""
+        """Return the direction in which products rise as wanted, and the longest step.
+
+        The products rise so to first order, and all other equations stay true.
+        """
         at, d = self.at, len(self.at.target)
         right, given = self.missing.copy(), np.empty(at.n_users)
         for part, rise in zip(at.parts, rises, strict=True):
@@ -262,7 +268,7 @@ class _Equations:
     def _completed(
         self, matrix: Floats, cap: float, given: Floats, rises: Sequence[Floats], room_rises: Floats
     ) -> tuple[_Direction, float]:
-        """The moves of thresholds and rooms that go with those of Λ and T, and the longest step."""
+        """Return the moves of thresholds and rooms that follow from those of Λ and T, and the longest step."""
         at, thresholds, least = self.at, np.empty(self.at.n_users), 0.0
         for part, rise in zip(at.parts, rises, strict=True):
             users, image = part.block.users, part.block.mapped(matrix)

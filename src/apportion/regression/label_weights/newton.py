@@ -1,9 +1,9 @@
 """The search for optimal label weights by Newton's method on their dual.
 
-Where users are many, the dual of `label_dual` is nearly smooth and a handful of steps suffice. A user adds to Newton's
-model only where it has two entries or more above its threshold. About m² / ρ users have: with few users, or a high
-ratio ρ of price and variance, the model is good only close by. Steps are therefore damped until the dual rises, and
-the ratio is raised to its value in stages; without variance, until the variance no longer matters.
+If there are many users, the dual is nearly smooth and a handful of steps suffice. A user adds to
+Newton's model only if it has two or more entries above its threshold, which about m² / ρ users have. With few users, or
+a high ratio ρ of price and variance, the model is good only nearby. Steps are therefore damped until the dual rises,
+and the ratio is raised to its value in stages; without variance, until the variance no longer matters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apportion.regression.label_weights.curvature import label_dual
 from apportion.regression.label_weights.dual import Candidate, DualPoint, LabelDual
 from apportion.regression.label_weights.projection import Floats, UserBlock
 
-_STAGE = 10.0  # by how much the ratio rises from one stage to the next
+_STAGE = 10.0  # factor by which the ratio rises from one stage to the next
 _STAGE_GAP = 1e-2
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-12, 1e9
 _MORE_DAMPING, _LESS_DAMPING = 5.0, 0.2
@@ -46,7 +46,7 @@ class NewtonSearch:
 
     @property
     def easy_ratio(self) -> float:
-        """A ratio at which users with two entries near their threshold outnumber the d² unknowns."""
+        """Return a ratio at which users with two entries near their threshold outnumber the d² unknowns."""
         n_users, dim = self.blocks[-1].users.stop, len(self.target)
         return float(max(n_users, (n_users / dim) ** 2))
 
@@ -82,12 +82,12 @@ class NewtonSearch:
         yield last
 
     def _first(self, dual: LabelDual) -> DualPoint:
-        """The dual at the matrix of least squares."""
+        """Return the dual at the matrix of least squares."""
         cap = min(self.best.cap, np.sqrt(self.best.squares / dual.ratio))
         return dual.evaluate(self.target, cap, np.zeros(dual.n_users))
 
     def _climb(self, dual: LabelDual, point: DualPoint) -> DualPoint:
-        """Steps until the gap, of the stage or of the problem, is small."""
+        """Take steps until the gap of the stage, or of the problem, is small."""
         while not self._noted(dual, point):
             found = self._step(dual, point)
             if found is None:
@@ -103,7 +103,7 @@ class NewtonSearch:
         return not last and attained <= point.linear * (1 + _STAGE_GAP)
 
     def _noted(self, dual: LabelDual, point: DualPoint) -> bool:
-        """Keep what is better than before, and return whether to stop; both bounds hold whatever the stage."""
+        """Keep better weights and bounds, and return whether to stop. Both bounds hold at every stage."""
         certificate, candidate = self.certificate, dual.candidate(point)
         if certificate.variance > 0:
             certificate.bounded(certificate.variance * point.lower_bound(certificate.ratio))
@@ -132,13 +132,13 @@ class NewtonSearch:
 
 
 def _is_progress(dual: LabelDual, before: DualPoint, after: DualPoint, rise: float) -> bool:
-    """Whether the dual rose as predicted or, where rounding hides that, the constraint is met better."""
+    """Whether the dual rose as predicted or, if rounding hides that, the constraint is met better."""
     if rise > _ROUNDING * before.linear:
         return after.linear >= before.linear + _ENOUGH_OF_PREDICTED * rise
     return dual.residual(after) < dual.residual(before)
 
 
 def _carried(point: DualPoint, dual: LabelDual) -> DualPoint:
-    """The point of the stage before, in this one: thresholds grow with the ratio, what they leave does not."""
+    """Return the point of the previous stage in this one. Thresholds grow with the ratio; what they leave does not."""
     growth = dual.ratio * point.cap / float(point.thresholds.sum())
     return dual.evaluate(growth * point.matrix, point.cap, growth * point.thresholds)

@@ -6,10 +6,10 @@ T = max_l Σ_{i ∈ S_l} ‖c_i‖_p: p = 1 for Laplace noise, p = 2 for Gaussia
 v ‖C‖² + A T², with the price A = 2 d (B/ε)² (Laplace) or d (B/μ)² (Gaussian). `optimal_label_weights` minimises this
 over C, to a stated gap.
 
-There are d n unknowns, but the dual has d² (`label_dual`). With many users Newton's method climbs it in a few steps
-(`label_newton`), each some passes over the rows. With few users and a high price the minimum lies near a corner, as
-that of a linear program does; for p = 1 the interior-point method takes over then (`label_interior`). Either way
-weights that meet C X = I and a lower bound come with every step: the gap is certain, whatever happened on the way.
+There are d n unknowns, but the dual has d² (`dual`). With many users Newton's method climbs it in a few steps
+(`newton`), each of which takes some passes over the rows. With few users and a high price the minimum lies near a
+corner, as that of a linear program does; for p = 1 the interior-point method takes over then (`interior`). Either
+way, every step gives weights that meet C X = I and a lower bound, so the gap is certain whatever happened before.
 
 The problem is that of section 5 of Epasto, Mahdian, Mao, Mirrokni, Ren, "Smoothly Bounding User Contributions in
 Differential Privacy" (2020).
@@ -32,7 +32,7 @@ from apportion.regression.label_weights.projection import Floats, user_blocks
 
 Progress = Callable[[int, float], None]
 
-_WORTH_TRYING = 10.0  # times the ratio that is easy for Newton's method
+_WORTH_TRYING = 10.0  # factor on the ratio that is easy for Newton's method
 _NEWTON_ITERATIONS = 20
 _ROUNDING = 1e-9
 
@@ -77,13 +77,13 @@ class _Problem:
         return self.variance * float(np.vdot(rows, rows)) + self.price * self.cap(rows) ** 2
 
     def cap(self, rows: Floats) -> float:
-        """T = max_l Σ_{i ∈ S_l} ‖c_i‖_p."""
+        """Return T = max_l Σ_{i ∈ S_l} ‖c_i‖_p."""
         norms = np.abs(rows).sum(axis=1) if self.norm == 1 else np.sqrt(np.einsum("nd,nd->n", rows, rows))
         starts = self.indptr[:-1][np.diff(self.indptr) > 0]
         return float(np.add.reduceat(norms, starts).max()) if len(starts) else 0.0
 
     def weights(self, rows: Floats, lower_bound: float, iterations: int, tolerance: float) -> LabelWeights:
-        """Weights measured from their rows; the tolerance is that of `converged`."""
+        """Return weights measured from their rows. The tolerance is that of `converged`."""
         cap, objective = self.cap(rows), self.objective(rows)
         if objective < lower_bound <= objective * (1 + _ROUNDING):
             lower_bound = objective
@@ -107,8 +107,8 @@ def optimal_label_weights(
     Args:
         features: X [n, d], of full column rank; public.
         indptr: user l holds rows indptr[l] to indptr[l + 1]; users without rows may be among them. Public.
-        variance: v ≥ 0, of a label around its mean; public.
-        price: A ≥ 0, what a squared unit of sensitivity costs.
+        variance: v ≥ 0, the variance of a label around its mean; public.
+        price: A ≥ 0, the cost of a squared unit of sensitivity.
         norm: p, 1 for Laplace noise and 2 for Gaussian noise.
         tolerance: the largest gap to the best, as a fraction of it.
         max_iterations: when to give up; the best weights so far are returned, with `converged` False.
@@ -143,13 +143,13 @@ def least_squares_weights(
     norm: Literal[1, 2],
     kept: NDArray[np.bool_] | None = None,
 ) -> LabelWeights:
-    """Ordinary least squares on some of the rows: all of them, or those that sample limiting keeps.
+    """Return ordinary least squares weights on all rows, or on those that sample limiting keeps.
 
     Args:
         features: X [n, d].
         indptr: user l holds rows indptr[l] to indptr[l + 1].
-        variance: v ≥ 0, of a label around its mean.
-        price: A ≥ 0, what a squared unit of sensitivity costs.
+        variance: v ≥ 0, the variance of a label around its mean.
+        price: A ≥ 0, the cost of a squared unit of sensitivity.
         norm: p, 1 for Laplace noise and 2 for Gaussian noise.
         kept: which rows are used; the others have weight 0. None keeps all.
     """
@@ -166,13 +166,13 @@ def least_squares_weights(
 
 
 def variance_of(rows: ArrayLike, indptr: ArrayLike, variance: float, price: float, norm: Literal[1, 2]) -> float:
-    """The total variance of the noisy estimate, v ‖C‖² + A (max_l Σ_{i ∈ S_l} ‖c_i‖_p)²."""
+    """Return the total variance of the noisy estimate, v ‖C‖² + A (max_l Σ_{i ∈ S_l} ‖c_i‖_p)²."""
     problem = _checked(rows, indptr, variance, price, norm)
     return problem.objective(problem.features)
 
 
 def _searched(problem: _Problem, certificate: Certificate) -> Floats:
-    """The best rows by Newton's method and, where that does not do for p = 1, by the interior-point method."""
+    """Return the best rows by Newton's method and, if that is not enough for p = 1, by the interior-point method."""
     n_rows, target = len(problem.features), _inverse_root(problem.features)
     blocks = user_blocks(problem.features, problem.indptr, target)
     newton = NewtonSearch(blocks, target, problem.norm, certificate)
@@ -188,7 +188,7 @@ def _searched(problem: _Problem, certificate: Certificate) -> Floats:
 
 
 def _inverse_root(features: Floats) -> Floats:
-    """R⁻¹ of X = Q R with orthonormal columns in Q; refuses features of deficient rank."""
+    """Return R⁻¹ of X = Q R, where Q has orthonormal columns. Refuse features of deficient rank."""
     lengths = np.sqrt(np.einsum("nd,nd->d", features, features))
     if len(features) >= features.shape[1] and (lengths > 0).all():
         root = np.linalg.qr(features / lengths, mode="r")
@@ -208,13 +208,13 @@ def _least_squares_rows(features: Floats) -> Floats:
 
 
 def _exactly_unbiased(rows: Floats, features: Floats) -> Floats:
-    """Corrects rounding, so that C X = I to the last digits."""
+    """Correct rounding, so that C X = I to the last digits."""
     corrected: Floats = rows @ np.linalg.inv(rows.T @ features).T
     return corrected
 
 
 def _checked(features: ArrayLike, indptr: ArrayLike, variance: float, price: float, norm: int) -> _Problem:
-    """The arguments in the form that the search reads, or an InputError."""
+    """Return the arguments in the form that the search reads, or raise an InputError."""
     rows = np.ascontiguousarray(features, dtype=np.float64)
     starts = np.asarray(indptr)
     if rows.ndim != 2 or rows.shape[1] == 0:

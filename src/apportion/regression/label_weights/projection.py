@@ -1,13 +1,13 @@
-"""Many users under one cap: rows that are shrunk until no user's norms add up to more than the cap.
+"""Many users under one cap: rows are shrunk until no user's norms add up to more than the cap.
 
-User l holds vectors z_i, i ∈ S_l. The nearest vectors c_i with Σ_{i ∈ S_l} ‖c_i‖_p ≤ T take one threshold τ_l ≥ 0 from
-every magnitude of the user: from each |z_ij| where p = 1, from each ‖z_i‖ where p = 2; what falls below zero becomes
-zero. τ_l is 0 where the user is under the cap already, and otherwise the root of Σ (magnitude − τ)_+ = T, convex and
-falling in τ. Newton's steps for it rise to the root from below after the first one, and end exactly on it, because the
-function is linear between magnitudes.
+User l holds vectors z_i, i ∈ S_l. The nearest vectors c_i with Σ_{i ∈ S_l} ‖c_i‖_p ≤ T follow by subtracting one
+threshold τ_l ≥ 0 from every magnitude of the user: from each |z_ij| if p = 1, from each ‖z_i‖ if p = 2. Negative
+results become zero. τ_l is 0 if the user is already under the cap. Otherwise it is the root of Σ (magnitude − τ)_+ = T,
+where the sum is convex and falls in τ. Newton's steps for it rise to the root from below after the first one, and end
+exactly on it, because the function is linear between magnitudes.
 
-Users of similar size lie together in blocks padded with zero rows, which no threshold ever touches; so all users of a
-block are treated at once, and nothing here loops over users or rows.
+Users of similar size are stored together in blocks padded with zero rows, on which no threshold has an effect. So all
+users of a block are treated at once, and nothing here loops over users or rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_ENTRIES_PER_BLOCK = 2**16  # half a megabyte: what is computed from a block stays in the cache
+_ENTRIES_PER_BLOCK = 2**16  # half a megabyte, so that results of a block stay in the cache
 _CLASSES_PER_FACTOR_E = 4  # sizes in one block differ by a factor of at most 1.28
 _MOST_STEPS = 100
 _PRODUCTS_AT_ONCE = 2**17
@@ -31,22 +31,25 @@ class SummedNorm(ABC):
 
     @abstractmethod
     def magnitudes(self, vectors: Floats) -> Floats:
-        """What a threshold is taken from, [user, magnitude]; a user's sum of norms is the sum of these."""
+        """Return the magnitudes from which a threshold is subtracted, [user, magnitude].
+
+        They sum to the user's sum of norms.
+        """
 
     @abstractmethod
     def shrunk(self, vectors: Floats, magnitudes: Floats, thresholds: Floats) -> Floats:
-        """The vectors after each user's threshold was taken from its magnitudes."""
+        """Return the vectors after each user's threshold was subtracted from its magnitudes."""
 
 
 class AbsoluteSum(SummedNorm):
     """p = 1: magnitudes are the absolute values of the entries."""
 
     def magnitudes(self, vectors: Floats) -> Floats:
-        """Of every entry."""
+        """Return the absolute value of every entry."""
         return np.abs(vectors).reshape(len(vectors), -1)
 
     def shrunk(self, vectors: Floats, magnitudes: Floats, thresholds: Floats) -> Floats:
-        """Every entry moves towards zero by the threshold."""
+        """Move every entry towards zero by the threshold."""
         left = np.maximum(magnitudes - thresholds[:, None], 0)
         return np.copysign(left.reshape(vectors.shape), vectors)
 
@@ -55,17 +58,17 @@ class EuclideanLength(SummedNorm):
     """p = 2: magnitudes are the lengths of the rows."""
 
     def magnitudes(self, vectors: Floats) -> Floats:
-        """Of every row."""
+        """Return the length of every row."""
         lengths: Floats = np.sqrt(np.einsum("urc,urc->ur", vectors, vectors))
         return lengths
 
     def shrunk(self, vectors: Floats, magnitudes: Floats, thresholds: Floats) -> Floats:
-        """Every row keeps its direction and loses the threshold in length."""
+        """Shorten every row by the threshold and keep its direction."""
         return vectors * kept_share(magnitudes, thresholds)[:, :, None]
 
 
 def kept_share(magnitudes: Floats, thresholds: Floats) -> Floats:
-    """(1 − threshold / magnitude)_+, and 0 where the magnitude is 0."""
+    """Return (1 − threshold / magnitude)_+, and 0 if the magnitude is 0."""
     left = np.maximum(magnitudes - thresholds[:, None], 0)
     return np.divide(left, magnitudes, out=left, where=magnitudes > 0)
 
@@ -76,8 +79,8 @@ class UserBlock:
 
     Attributes:
         features: [user, row, column]; rows that a user does not have are zero.
-        rows: [user, row], where each row came from; −1 for rows that are not there.
-        users: where these users are among all that have rows, in the order of the blocks.
+        rows: [user, row], the original position of each row; −1 for rows that do not exist.
+        users: the positions of these users among all that have rows, in the order of the blocks.
     """
 
     features: Floats
@@ -90,11 +93,11 @@ class UserBlock:
         return self.features.reshape(-1, self.features.shape[2])
 
     def mapped(self, matrix: Floats) -> Floats:
-        """The matrix applied to every row."""
+        """Return the matrix applied to every row."""
         return _in_pieces(self.flat, matrix).reshape(*self.features.shape[:2], len(matrix))
 
     def moment(self, rows: Floats) -> Floats:
-        """Σ_i c_i q_iᵀ for rows c [user and row, column] or [user, row, column]."""
+        """Return Σ_i c_i q_iᵀ for rows c [user and row, column] or [user, row, column]."""
         n_rows, d = self.flat.shape
         left, right = rows.reshape(n_rows, -1), self.flat
         size = max(_PRODUCTS_AT_ONCE // d**2, 1)
@@ -105,12 +108,15 @@ class UserBlock:
 
 
 def sum_of_products(left: Floats, right: Floats) -> float:
-    """Σ left · right over all entries, without BLAS, whose threads would make it wait."""
+    """Return Σ left · right over all entries, without BLAS, whose threads would cause waiting."""
     return float(np.einsum("i,i->", left.ravel(), right.ravel()))
 
 
 def _in_pieces(rows: Floats, matrix: Floats) -> Floats:
-    """Matrix times every row, in products so small that BLAS starts no threads, for which a busy machine makes wait."""
+    """Return the matrix times every row, in products so small that BLAS starts no threads.
+
+    On a busy machine, such threads would cause waiting.
+    """
     n_rows, d = rows.shape
     size = max(_PRODUCTS_AT_ONCE // d**2, 1)
     end = n_rows // size * size
@@ -121,7 +127,7 @@ def _in_pieces(rows: Floats, matrix: Floats) -> Floats:
 
 
 def user_blocks(features: Floats, indptr: NDArray[np.int64], transform: Floats) -> list[UserBlock]:
-    """Sorts users with rows by size, cuts them into blocks, and multiplies their features by `transform`."""
+    """Sort users with rows by size, divide them into blocks, and multiply their features by `transform`."""
     sizes = np.diff(indptr)
     order = np.argsort(sizes, kind="stable")
     order = order[np.searchsorted(sizes[order], 1) :]
@@ -142,7 +148,7 @@ def user_blocks(features: Floats, indptr: NDArray[np.int64], transform: Floats) 
 
 
 def capping_thresholds(magnitudes: Floats, cap: float, guess: Floats) -> tuple[Floats, Floats]:
-    """Each user's threshold for a cap > 0, and how many magnitudes are above it.
+    """Return each user's threshold for a cap > 0, and how many magnitudes are above it.
 
     Args:
         magnitudes: [user, magnitude].
@@ -165,7 +171,7 @@ def capping_thresholds(magnitudes: Floats, cap: float, guess: Floats) -> tuple[F
 
 
 def _roots(magnitudes: Floats, cap: float, guess: Floats, ones: Floats) -> tuple[Floats, Floats]:
-    """Newton's method for Σ (magnitude − τ)_+ = cap, for users over the cap."""
+    """Solve Σ (magnitude − τ)_+ = cap by Newton's method, for users over the cap."""
     roots, before, excess = guess, np.zeros(len(guess)), np.empty_like(magnitudes)
     for _ in range(_MOST_STEPS):
         np.maximum(np.subtract(magnitudes, roots[:, None], out=excess), 0, out=excess)

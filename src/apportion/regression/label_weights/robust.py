@@ -1,22 +1,21 @@
-"""Label weights that stay near least squares when the truth is not linear, or goes with the number of rows.
+"""Label weights that stay near least squares if the truth is not linear or depends on the number of rows.
 
 The target is b, the least squares line over all rows: y = X b + r with Xᵀ r = 0, whatever y is. Weights C with C X =
 I give C y − b = D r, where D = C − (XᵀX)⁻¹Xᵀ: a bias, fixed for given labels. The weights of `optimal` put a user's
-weight on its extreme rows, and take r for white noise; on curved data D r is then large. Here every row of a user has
-the same factor,
+weight on its extreme rows and treat r as white noise, so D r is large on curved data. Here every row of a user has the
+same factor,
 
     C = (XᵀWX)⁻¹ XᵀW,        W diagonal with the factor w_l ≤ 1 of the row's user,
 
-so that what happens within users is what least squares sees, and D moves weight between users alone. Factors make the
-sensitivity of heavy users alike: w_l = min(1, h / load), load the norms of C's columns over a user's rows at factor
-1.
+so within a user the weights are those of least squares, and D moves weight only between users. The factors make heavy
+users equally sensitive: w_l = min(1, h / load), where the load is the sum of the norms of C's columns over a user's
+rows at factor 1.
 
-How large D r may be is taken from a structure of residuals: a part ρ of their variance v is a line of each user's
-own, the rest is white; and a part of the users' lines goes with the logarithm of their number of rows
-(`Structure.bias`). Where that dependence would cost more than the noise, the logarithm stands in the regression as
-one more column, whose coefficient nobody releases. h, and whether the column is there, minimise tr Cov(D r) + A T²,
-as `optimal` has A and T. At h = ∞ these are the weights of least squares, so what is chosen is never predicted to be
-worse.
+How large D r may be is taken from a structure of residuals: a part ρ of their variance v is a line of each user's own,
+and the rest is white. A part of the users' lines depends on the logarithm of their number of rows (`Structure.bias`).
+If that dependence would cost more than the noise, the logarithm is one more column of the regression, whose coefficient
+is not released. The choice of h, and of the column, minimises tr Cov(D r) + A T², with A and T as in `optimal`. At h =
+∞ these are the weights of least squares, so the choice is never predicted to be worse.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from apportion.regression.label_weights.projection import Floats
 
 Offsets = NDArray[np.int64]
 
-_CAPS = 14  # tried, from about the smallest load to the largest
-_SMALLEST_LOADS = 0.05  # quantile of users' loads that caps begin at
-_ROUNDS = 6  # of factors and the loads that follow from them
-_LEAST_SPREAD = 1e-6  # of a column, that it may stand in a regression
+_CAPS = 14  # number of caps tried, from about the smallest load to the largest
+_SMALLEST_LOADS = 0.05  # quantile of users' loads at which caps begin
+_ROUNDS = 6  # rounds of factors and the loads that follow from them
+_LEAST_SPREAD = 1e-6  # least spread of a column in a regression
 _LARGEST_CONDITION = 1e10
-_SLOPES = 0.5  # correlation of users' slopes with their size, over that of their levels
+_SLOPES = 0.5  # correlation of users' slopes with their size, relative to that of their levels
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,10 @@ class Structure:
     """How residuals vary; released or public numbers.
 
     Attributes:
-        variance: v, of a residual.
+        variance: v, the variance of a residual.
         shared: ρ, the part of it that is a line of the user's own.
-        along_size: correlation of users' levels with the logarithm of their number of rows; half of it that of slopes.
+        along_size: the correlation of users' levels with the logarithm of their number of rows; that of slopes is half
+            of it.
     """
 
     variance: float
@@ -57,7 +57,7 @@ class Structure:
 
 
 class Design:
-    """Features with what their weights are measured against: least squares over all rows.
+    """Features, and the reference for their weights: least squares over all rows.
 
     Args:
         features: X [n, d], of full column rank, in user-major order; public.
@@ -75,15 +75,15 @@ class Design:
         self.log_sizes = self._log_sizes()
 
     def by_user(self, rows: Floats) -> Floats:
-        """Sums over each user's rows; users without rows are left out."""
+        """Return sums over each user's rows. Users without rows are left out."""
         return np.asarray(np.add.reduceat(rows, self._filled, axis=0))
 
     def bias(self, weights: Floats, structure: Structure) -> Floats:
-        """Cov(D r) under the structure: a matrix of d by d, 0 for the weights of least squares."""
+        """Return Cov(D r) under the structure: a matrix of d by d, 0 for the weights of least squares."""
         return self.sampling(weights - self.least_squares, structure)
 
     def sampling(self, weights: Floats, structure: Structure) -> Floats:
-        """Cov(C r) under the structure, for residuals that are drawn afresh: users and their rows."""
+        """Return Cov(C r) under the structure, for residuals that are drawn afresh: users and their rows."""
         width = weights.shape[1]
         shared = structure.variance * structure.shared
         white = (structure.variance - shared) * (weights.T @ weights)
@@ -100,7 +100,10 @@ class Design:
         return np.asarray(white + shared * (lines / width + systematic))
 
     def _log_sizes(self) -> Floats:
-        """The logarithm of the size of each row's user, without what is linear in the features; 0 if that is all."""
+        """Return the logarithm of the size of each row's user, without its linear part in the features.
+
+        It is 0 if nothing else is left.
+        """
         logs = np.repeat(np.log(np.maximum(self.sizes, 1)), self.sizes)
         rest = logs - self.unit @ (self.unit.T @ logs) / len(logs)
         spread = float(np.sqrt(np.mean(np.square(rest))))
@@ -119,10 +122,10 @@ def robust_label_weights(
 
     Args:
         design: features and users; public.
-        structure: of residuals; public or released.
-        price: A ≥ 0, what a squared unit of sensitivity costs.
+        structure: the structure of residuals; public or released.
+        price: A ≥ 0, the cost of a squared unit of sensitivity.
         norm: p, 1 for Laplace noise and 2 for Gaussian noise.
-        progress: called after every cap with how many were tried and how many there are.
+        progress: called after every cap with the number tried and the total.
     """
     best = _judged(design, design.least_squares, structure, price, norm)
     columns = [design.features]
@@ -143,7 +146,7 @@ def robust_label_weights(
 
 
 def _factors(design: Design, cap: float, norm: Literal[1, 2]) -> Floats:
-    """w_l = min(1, h / load), the loads being those that the factors themselves lead to; of users with rows."""
+    """Return w_l = min(1, h / load) for users with rows; the loads are those that follow from the factors."""
     factors = np.ones(len(design.by_user(design.unit[:, :1])))
     for _ in range(_ROUNDS):
         rows = np.repeat(factors, design.sizes[design.sizes > 0])
@@ -166,7 +169,7 @@ def _weighted_least_squares(design: Design, extended: Floats, factors: Floats) -
 
 
 def _judged(design: Design, rows: Floats, structure: Structure, price: float, norm: Literal[1, 2]) -> LabelWeights:
-    """Weights with what they cost: predicted bias and noise, both squared."""
+    """Return weights with their cost: predicted bias and noise, both squared."""
     cap = float(design.by_user(_norms(rows, norm)).max())
     objective = float(np.trace(design.bias(rows, structure))) + price * cap**2
     return LabelWeights(np.ascontiguousarray(rows), cap, objective, float("nan"), 0, True)

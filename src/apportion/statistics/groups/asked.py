@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,10 +12,20 @@ from numpy.typing import NDArray
 
 from apportion.postprocessing.deconvolution import FEWEST, deconvolved_totals
 from apportion.postprocessing.group_shrinkage import Shrunk, positive_totals, shrunk_means, shrunk_totals
-from apportion.postprocessing.norm_caps import UNSURE, MeanCaps, Norms, Ratios, best_cap, best_mean_caps
+from apportion.postprocessing.norm_caps import MeanCaps, Norms, Ratios, best_mean_caps, least_error, squared_error
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.privacy.contributions import GroupMoments
-from apportion.statistics.groups.found import Found, FoundNumbers, FoundQuantiles, FoundRatios, FoundTotals, excess_of
+from apportion.privacy.mechanisms.box import COMMON as BOX_COMMON
+from apportion.privacy.mechanisms.box import unit_stddev
+from apportion.statistics.groups.found import (
+    Found,
+    FoundBoxed,
+    FoundNumbers,
+    FoundQuantiles,
+    FoundRatios,
+    FoundTotals,
+    excess_of,
+)
 from apportion.statistics.groups.moments import BOTTOM, SQUARES, BinCounts, CentredMoments, SignedSums, ones, row_counts
 from apportion.statistics.user_parts import Target
 
@@ -31,21 +42,25 @@ class Released:
         sums: one row for each group.
         stddev: of the noise in each number.
         lost: share of a total that the cap took away.
+        off: standard deviation of what is not known of that, as a share of a total.
         typical: about how much all users of a group add up to, whatever their signs.
         unsure: standard deviation of what caps may do to a mean, as a share of the range.
         of_one: variance of the mean of a group of one row.
         shrink: whether groups borrow from one another.
         laplace: whether noise is Laplace noise.
+        boxed: whether noise is that of a box; its coordinates, the groups, have half of its variance in common.
     """
 
     sums: Floats
     stddev: float
     lost: float
+    off: float
     typical: float
     unsure: float
     of_one: float
     shrink: bool
     laplace: bool
+    boxed: bool
 
     def totals(self, bounds: tuple[float, float], factor: float = 1.0) -> Found:
         """One total for each group, with what the cap took away added in proportion."""
@@ -53,23 +68,25 @@ class Released:
         if self.shrink and bounds[0] == 0 and len(grown) >= FEWEST:
             posteriors = deconvolved_totals(grown, self._grown(factor), laplace=self.laplace)
             noise = np.full(grown.shape, self._grown(factor))
-            return FoundTotals(posteriors.values, noise, posteriors, UNSURE * self.lost)
-        found = shrunk_totals(grown, self._grown(factor), shrink=self.shrink)
+            return FoundTotals(posteriors.values, noise, posteriors, self.off)
+        common = BOX_COMMON if self.boxed else 0.0
+        found = shrunk_totals(grown, self._grown(factor), shrink=self.shrink, common=common)
         return self._around(found, bounds, factor, self.typical * factor if bounds[0] < 0 < bounds[1] else 0.0)
 
-    def counts(self) -> FoundNumbers:
+    def counts(self) -> Found:
         """The same for every column, as released."""
         grown = self.sums / (1 - self.lost)
         noise = np.full(grown.shape, self._grown(1.0))
         return self._around(Shrunk(grown, noise, noise), (0.0, np.inf), 1.0, 0.0)
 
-    def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float, least: float) -> FoundNumbers:
+    def _around(self, found: Shrunk, bounds: tuple[float, float], factor: float, least: float) -> Found:
         """Numbers with what is not known; where signs may cancel, more than `least` went into each."""
         values = np.clip(found.values, *bounds)
-        stddev = np.hypot(found.stddev, UNSURE * self.lost * np.maximum(np.abs(values), least))
-        return FoundNumbers(
-            values, np.full(values.shape, self._grown(factor)), stddev, self.of_laplace(found.of_noise), bounds
-        )
+        stddev = np.hypot(found.stddev, self.off * np.maximum(np.abs(values), least))
+        noise = np.full(values.shape, self._grown(factor))
+        if self.boxed:
+            return FoundBoxed(values, noise, stddev, found.of_noise, bounds, len(values))
+        return FoundNumbers(values, noise, stddev, self.of_laplace(found.of_noise), bounds)
 
     def of_laplace(self, noise: Floats) -> Floats:
         """The part of noise that is Laplace noise: all of it, or nothing."""
@@ -259,14 +276,17 @@ class Capped:
 
     moments: GroupMoments
     lost: float
+    off: float = 0.0
     typical: float = 0.0
     unsure: float = 0.0
     of_one: float = 0.0
+    boxed: bool = False
 
     def released(self, block: Floats, stddev: float, *, shrink: bool, laplace: bool) -> Released:
         """The numbers as released, in their own units."""
-        cap = self.moments.cap
-        return Released(block * cap, stddev * cap, self.lost, self.typical, self.unsure, self.of_one, shrink, laplace)
+        sums, noise = block * self.moments.cap, stddev * self.moments.cap
+        known = (self.lost, self.off, self.typical, self.unsure, self.of_one)
+        return Released(sums, noise, *known, shrink, laplace and not self.boxed, self.boxed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,20 +296,32 @@ class UsersNorms:
     Attributes:
         norms: of users' vectors, or of their sizes where means are wanted.
         ratios: of whole norms to those of sizes, where means are wanted.
+        beyond: what users with more than one in some group may be of the total, as a share; None where each group
+            cannot be bounded by itself.
     """
 
     norms: Norms
     ratios: Ratios | None
+    beyond: float | None = None
 
     def capped(self, moments: GroupMoments, noise: float, n_groups: int) -> Capped:
         """The moments with the best caps, and what that does."""
         if self.ratios is None:
-            cap = best_cap(self.norms, noise, n_groups)
-            lost = min(self.norms.lost(cap), _MOST_LOST)
-            return Capped(replace(moments, cap=cap), lost, self.norms.total() / max(n_groups, 1))
+            return self._of_totals(moments, noise, n_groups)
         caps: MeanCaps = best_mean_caps(self.norms, self.ratios, noise, n_groups, BOTTOM)
         capped = replace(moments, cap=caps.size * caps.ratio, size_cap=caps.size)
-        return Capped(capped, 0.0, 0.0, caps.unsure, caps.of_one)
+        return Capped(capped, 0.0, unsure=caps.unsure, of_one=caps.of_one)
+
+    def _of_totals(self, moments: GroupMoments, noise: float, n_groups: int) -> Capped:
+        """Bound norms, or else each cell by 1, where that has the smaller error."""
+        error, cap = least_error(self.norms, noise, n_groups)
+        total = self.norms.total()
+        typical = total / max(n_groups, 1)
+        if self.beyond is not None:
+            of_cells = noise / math.sqrt(2) * unit_stddev(n_groups)  # instead of Laplace noise
+            if squared_error(of_cells, n_groups, total, self.beyond) < error:
+                return Capped(replace(moments, cap=1.0), 0.0, self.beyond, typical, boxed=True)
+        return Capped(replace(moments, cap=cap), min(self.norms.lost(cap), _MOST_LOST), self.norms.off(cap), typical)
 
 
 def columns_of(moments: tuple[GroupMoments, ...], sums: Any) -> list[Floats]:

@@ -9,11 +9,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.postprocessing.box_widths import box_widths
 from apportion.postprocessing.deconvolution import Deconvolved
 from apportion.postprocessing.mixed_widths import mixed_widths
 from apportion.postprocessing.mixtures import Mixture
 from apportion.postprocessing.ratio_intervals import NoisyRatio
 from apportion.postprocessing.truncated_intervals import truncated_ends
+from apportion.privacy.mechanisms.box import unit_stddev
 
 Floats = NDArray[np.float64]
 
@@ -59,6 +61,33 @@ class FoundNumbers(Found):
     def ends(self, level: float) -> Floats:
         """So many standard deviations on both sides."""
         reach = mixed_widths(level, self.stddev, self.laplace)
+        return np.clip(np.stack([self.values - reach, self.values + reach], axis=-1), *self.bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundBoxed(Found):
+    """Numbers with noise for a box, around which what else is not known is about normal.
+
+    Attributes:
+        values: the estimates.
+        noise: of privacy alone, before groups borrow from one another.
+        stddev: of all that is not known.
+        of_noise: standard deviation of the part of it that is noise.
+        bounds: that every number lies within.
+        size: number of groups that the noise was drawn for.
+    """
+
+    values: Floats
+    noise: Floats
+    stddev: Floats
+    of_noise: Floats
+    bounds: tuple[float, float]
+    size: int
+
+    def ends(self, level: float) -> Floats:
+        """So much on both sides."""
+        normal = np.sqrt(np.maximum(np.square(self.stddev) - np.square(self.of_noise), 0.0))
+        reach = box_widths(level, self.size, self.of_noise / unit_stddev(self.size), normal)
         return np.clip(np.stack([self.values - reach, self.values + reach], axis=-1), *self.bounds)
 
 

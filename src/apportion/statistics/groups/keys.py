@@ -17,7 +17,7 @@ from apportion.data.groups import RowsByGroup
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
 from apportion.postprocessing.group_shrinkage import listed_totals
-from apportion.postprocessing.norm_caps import UNSURE, Norms, best_cap
+from apportion.postprocessing.norm_caps import Norms, best_cap
 from apportion.privacy import Budget, Session
 from apportion.privacy.contributions import Contribution, GroupMoments, KeyCounts, KeyShares
 from apportion.privacy.keys import KeyedSum, Law, Listed
@@ -113,4 +113,4 @@ def _users(listed: Listed, unit: float, norms: Norms, *, pure: bool) -> FoundLis
     factor, stddev = unit / (1 - lost), listed.scale * (2**0.5 if pure else 1.0)
     values = factor * listed_totals(listed.counts, stddev, listed.threshold, float(norms.counts.sum()))
     noise = np.full(values.shape, stddev * factor)
-    return FoundListed(values, noise, listed.counts, stddev, listed.threshold, factor, UNSURE * lost, laplace=pure)
+    return FoundListed(values, noise, listed.counts, stddev, listed.threshold, factor, norms.off(unit), laplace=pure)

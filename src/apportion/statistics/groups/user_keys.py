@@ -14,6 +14,7 @@ from apportion.data.grouping import one_of
 from apportion.data.groups import parts_of, rows_by_group
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
+from apportion.estimators.frames import is_frame
 from apportion.estimators.private import EngineEstimator
 from apportion.privacy import ADD_REMOVE, Budget, Session
 from apportion.statistics.groups.columns import columns_of_groups
@@ -77,6 +78,12 @@ class UserKeys(EngineEstimator):
             groups: the same as `users`, for tools of scikit-learn that pass this word; give one of the two.
             session: brings its own budget, noise and window; those of the estimator are then not used.
         """
+        if is_frame(X):
+            raise InputError(
+                "UserKeys takes columns in memory, not a frame of a cluster, because its second round looks up hidden "
+                'counts of the first; UserGroupBy("users") lists keys on a cluster in one round.',
+                argument="X",
+            )
         columns = columns_of_groups(by)
         if not columns:
             raise InputError("Expected a column of keys, got none.", argument="by")

@@ -1,9 +1,9 @@
-"""The door of a server: TCP connections are counted from the moment that they are accepted, before any TLS.
+"""Accepts a server's TCP connections, and counts them from that moment on, before any TLS.
 
-There is a limit on all connections and on those from one address, and a time for TLS to be agreed on, for the head of a
-request and for an answer to be read. Where a limit is reached, a newcomer is let in and a stranger shown out: the one
-that has been there longest, of the address with most strangers. A stranger is whoever has shown no good ticket. The
-newest connection on which a client showed one is kept.
+The number of all connections is limited, and so is the number from one address. There are time limits for agreeing on
+TLS, for sending the head of a request and for reading an answer. Where a limit on connections is reached, a new one is
+accepted and an old one closed: the oldest without a good ticket, from the address that has most of these. The newest
+connection on which a client showed a good ticket is kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Visit(Connection):
         self.over.set()
 
 
-class Door:
-    """Lets connections in to an ASGI application, over TLS.
+class Listener:
+    """Accepts connections to an ASGI application, over TLS.
 
     Args:
         application: behind it.

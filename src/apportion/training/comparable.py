@@ -1,7 +1,7 @@
-"""A loss or a module in words that two runs can compare: its code, and every number that it holds.
+"""A form of a loss or a module that two runs can compare: its code, and every number that it holds.
 
-A checkpoint is bound to them. A step that is repeated has the same noise, so another loss in its place would take the
-noise off. Objects of other libraries, and what code calls, are known by their names alone.
+A checkpoint is bound to this form. A step that is repeated has the same noise, so a different loss in its place would
+cancel the noise. Objects of other libraries, and functions that the code calls, are known by their names alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, torch.dtype,
 _DEEPEST: Final = 8
 
 
-def described(held: Any, depth: int = 0) -> Any:
+def comparable(held: Any, depth: int = 0) -> Any:
     """Return plain data that is the same for the same object in every process.
 
-    >>> described(nn.CrossEntropyLoss()) == described(nn.CrossEntropyLoss())
+    >>> comparable(nn.CrossEntropyLoss()) == comparable(nn.CrossEntropyLoss())
     True
-    >>> described(nn.CrossEntropyLoss()) == described(nn.CrossEntropyLoss(label_smoothing=0.1))
+    >>> comparable(nn.CrossEntropyLoss()) == comparable(nn.CrossEntropyLoss(label_smoothing=0.1))
     False
     """
     if isinstance(held, _PLAIN):
@@ -35,25 +35,25 @@ def described(held: Any, depth: int = 0) -> Any:
     if isinstance(held, Tensor | np.ndarray):
         return _numbers(held)
     if isinstance(held, FunctionType):
-        return [_name(held), _code(held.__code__), *(described(part, depth + 1) for part in _values_of(held))]
+        return [_name(held), _code(held.__code__), *(comparable(part, depth + 1) for part in _values_of(held))]
     if isinstance(held, MethodType):
-        return [described(held.__func__, depth + 1), described(held.__self__, depth + 1)]
+        return [comparable(held.__func__, depth + 1), comparable(held.__self__, depth + 1)]
     return _object(held, depth + 1)
 
 
 def _object(held: Any, depth: int) -> Any:
     if isinstance(held, functools.partial):
-        return ["partial", *(described(part, depth) for part in (held.func, held.args, held.keywords))]
+        return ["partial", *(comparable(part, depth) for part in (held.func, held.args, held.keywords))]
     if isinstance(held, Mapping):
-        return [[str(name), described(held[name], depth)] for name in sorted(held, key=str)]
+        return [[str(name), comparable(held[name], depth)] for name in sorted(held, key=str)]
     if isinstance(held, list | tuple | set | frozenset):
-        parts = [described(part, depth) for part in held]
+        parts = [comparable(part, depth) for part in held]
         return sorted(parts, key=str) if isinstance(held, set | frozenset) else parts
     if isinstance(held, type | BuiltinFunctionType) or not hasattr(held, "__dict__"):
         return _name(held)
     called = vars(type(held)).get("forward" if isinstance(held, nn.Module) else "__call__")
     own = isinstance(called, FunctionType) and not called.__module__.startswith("torch.")
-    return [_name(held), described(called, depth) if own else None, described(vars(held), depth)]
+    return [_name(held), comparable(called, depth) if own else None, comparable(vars(held), depth)]
 
 
 def _values_of(function: FunctionType) -> list[Any]:
@@ -65,7 +65,7 @@ def _values_of(function: FunctionType) -> list[Any]:
 
 
 def _code(code: CodeType) -> list[Any]:
-    parts = [_code(each) if isinstance(each, CodeType) else described(each) for each in code.co_consts]
+    parts = [_code(each) if isinstance(each, CodeType) else comparable(each) for each in code.co_consts]
     return [hashlib.sha256(code.co_code).hexdigest(), list(code.co_names), list(code.co_varnames), parts]
 
 

@@ -1,0 +1,74 @@
+"""What a training refuses about its arguments before it looks at rows or charges anything, each by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from apportion.errors import InputError
+from apportion.training.checkpoints import TrainingCheckpoint
+from apportion.training.clipping import ReleasedLoss, SecondMomentScales
+from apportion.training.table_rows import RowRule
+
+
+def require_length(steps: Any, sampling: float, rows_at_once: int) -> None:
+    """Refuse a number of steps or rows below 1, and a probability outside (0, 1]."""
+    for name, count in (("steps", steps), ("rows_at_once", rows_at_once)):
+        if isinstance(count, float) or not count >= 1:
+            raise InputError(f"Expected {name} as a whole number of at least 1, got {count}.", argument=name)
+    if not 0 < sampling <= 1:
+        raise InputError(f"Expected sampling in (0, 1], got {sampling}.", argument="sampling")
+
+
+def require_rules(clip: Any, scaling: Any, losses: Any, tables: Any) -> None:
+    """Refuse rules of the wrong kind."""
+    if not hasattr(clip, "following"):
+        hint = f"; for a constant norm pass FixedClip({clip})" if isinstance(clip, (int, float)) else ""
+        raise InputError(f"Expected a rule such as FixedClip or QuantileClip, got {clip!r}{hint}.", argument="clip")
+    kinds = {"scaling": SecondMomentScales, "losses": ReleasedLoss, "tables": RowRule}
+    given = {"scaling": scaling, "losses": losses, "tables": tables}
+    for name, kind in kinds.items():
+        if given[name] is not None and not isinstance(given[name], kind):
+            raise InputError(f"Expected None or a {kind.__name__}, got {given[name]!r}.", argument=name)
+
+
+def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, scheduler: Any | None) -> None:
+    """Refuse an optimizer that would change no parameter of the module, and a scheduler that has no steps."""
+    if scheduler is not None and not callable(getattr(scheduler, "step", None)):
+        raise InputError(f"Expected a scheduler of PyTorch, got {scheduler!r}.", argument="scheduler")
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    trained = {id(p) for p in module.parameters() if p.requires_grad}
+    if trained and not held & trained:
+        raise InputError(
+            "Expected an optimizer of the module's parameters, got one that has none of those that are trained.",
+            argument="optimizer",
+        )
+
+
+def require_calls(progress: Any, callbacks: Sequence[Callable[..., Any]], checkpoint: Any) -> None:
+    """Refuse what would only fail after a step was paid for."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"Expected progress as a function of two numbers, got {progress!r}.", argument="progress")
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise InputError(f"Expected callbacks as a sequence of functions, got {callbacks!r}.", argument="callbacks")
+    if checkpoint is not None and not isinstance(checkpoint, TrainingCheckpoint):
+        raise InputError(f"Expected a TrainingCheckpoint, got {checkpoint!r}.", argument="checkpoint")
+
+
+def require_one_way_of_length(steps: Any, epochs: Any, sampling: Any, batch_size: Any) -> None:
+    """Refuse both ways, or neither way, of saying how many steps there are, and both of saying how large a batch is."""
+    if (steps is None) == (epochs is None):
+        given = "neither" if steps is None else f"{steps} and {epochs}"
+        raise InputError(f"Expected steps or epochs, and not both, got {given}.", argument="steps")
+    if sampling is not None and batch_size is not None:
+        raise InputError(
+            f"Expected sampling or batch_size, and not both, got {sampling} and {batch_size}.", argument="batch_size"
+        )
+    if epochs is not None and not 0 < epochs < math.inf:
+        raise InputError(f"Expected epochs above 0, got {epochs}.", argument="epochs")
+    if sampling is not None and not 0 < sampling <= 1:
+        raise InputError(f"Expected sampling in (0, 1], got {sampling}.", argument="sampling")
