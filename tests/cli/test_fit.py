@@ -22,7 +22,8 @@ SMALL = ("--dimension", "2", "--rounds", "2")
 def test_a_fit_writes_a_model_and_a_page_and_prints_the_statement(run, ratings, folder):
     result = run("fit", ratings, "--epsilon", 2, *SMALL)
     model = load(folder / "ratings-model")
-    assert result.stdout.startswith(model.statement.to_text())
+    assert result.stdout.startswith(model.statement.to_text(fold=True))
+    assert len(model.statement.to_text(fold=True)) < len(model.statement.to_text())
     assert {file.name for file in (folder / "ratings-model").iterdir()} == {
         "model.json",
         "model.safetensors",

@@ -11,6 +11,7 @@ import pytest
 
 from apportion.cli.progress import Reporter
 from apportion.recommend import load
+from apportion.recommend.rating_settings import CHOICE_SHARE
 
 HEAVY = ("numpy", "scipy", "pyarrow", "jinja2", "rich", "sklearn", "dp_accounting", "safetensors", "torch")
 
@@ -57,6 +58,10 @@ ANALYSTS = ["mean", "quantile", "regress", "logistic", "protect", "ledger", "aud
 def test_every_command_explains_itself(run, command):
     assert command in run("--help").stdout
     assert "Usage:" in run(command, "--help").stdout
+
+
+def test_the_help_of_fit_names_the_share_that_choices_take(run):
+    assert f"for {CHOICE_SHARE:.0%}".replace("%", " %") in " ".join(run("fit", "--help").stdout.split())
 
 
 def test_the_installed_program_fits_and_ends_with_its_codes(ratings, folder):

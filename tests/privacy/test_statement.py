@@ -87,16 +87,34 @@ def test_an_unknown_mechanism_can_be_read_since_its_words_are_stored():
     assert "popularity: quantum noise" in read.to_text()
 
 
-def test_steps_that_differ_in_their_number_alone_share_a_line_if_asked():
+def test_steps_that_differ_only_in_number_share_and_noise_are_on_one_line_if_asked():
     session = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
-    shares = session.plan(steps=[0.1] * 3, last=0.5)
+    shares = session.plan(steps=[0.1, 0.3, 0.1], last=0.25)
     total = BoundedSum.user_total(np.zeros(2), Rows(np.zeros((1, 2)), 1.0))
     for step, share in enumerate(shares.several("steps"), start=1):
         session.release(Purpose.GRADIENT.at(step=step), total, share)
-    session.release(Purpose.GRADIENT.at(step=4), total, shares.one("last"))
+    session.release(Purpose.GRADIENT.at(step=5), total, shares.one("last"))
     session.declare_tuning("by thought")
-    text = session.statement().to_text(fold_steps=True)
-    assert "  steps 1 to 3, each: gradient: Gaussian, 2, 10 % of the budget" in text
-    assert "  step 4: gradient: Gaussian, 2, 50 %" in text
+    noises = sorted(release.stddev for release in session.statement().releases)
+    text = session.statement().to_text(fold=True)
+    together = "  steps 1 to 3, each: gradient: Gaussian, 2, 50 % of the budget together (10 to 30 % each)"
+    assert together in text
+    assert f"noise {noises[0]:.4g} to {noises[-1]:.4g}" in text
+    assert "  step 5: gradient: Gaussian, 2, 25 % of the budget, " in text
     assert "  step 2: gradient" in session.statement().to_text()
     assert session.statement().tuning_kind is Tuning.DECLARED
+
+
+def test_rounds_are_on_one_line_only_where_they_release_the_same_sums():
+    session = Session(Budget(2.0, 1e-5), noise=SeededNoise(0))
+    shares = iter(session.plan(rounds=[0.1] * 6).several("rounds"))
+    for number in range(3):
+        for purpose, norm in ((Purpose.ITEM_SUMS, 2.0 if number == 0 else 1.0), (Purpose.SHARED_MOMENTS, 1.0)):
+            total = BoundedSum.user_total(np.zeros(2), Rows(np.zeros((1, 2)), norm))
+            session.release(purpose.at(round=number), total, next(shares))
+    lines = [line.split(": Gaussian")[0] for line in session.statement().to_text(fold=True).splitlines()[-3:]]
+    assert lines == [
+        "  round 0: item sums",
+        "  rounds 0 to 2, each: shared moments",
+        "  rounds 1 to 2, each: item sums",
+    ]

@@ -23,6 +23,7 @@ from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, 
 from apportion.recommend.choice_rounds import Choices, stands_out, takes_long
 from apportion.recommend.choosing import DRAWN, EXPLORING_PLACE, PRIME, STRIDE, history_seeds, mixed
 from apportion.recommend.model import RatingModel
+from apportion.recommend.rating_settings import CHOICE_SHARE
 
 from private_estimators import at_the_bound, audit_estimator, ratings_by_choice, ratings_with_choices
 from strategies import interactions
@@ -43,7 +44,7 @@ def spent(model):
 
 def test_choices_take_their_share_and_the_whole_budget_is_spent():
     model, _ = fitted()
-    assert 0 < spent(model) <= 0.35 + 1e-9
+    assert 0 < spent(model) <= CHOICE_SHARE + 1e-9
     assert sum(release.share for release in model.statement.releases) == pytest.approx(1)
     assert spent(fitted("value")[0]) == 0
 
@@ -159,7 +160,7 @@ def fitted_with_features():
 
 def test_choices_and_item_features_go_together():
     model, data = fitted_with_features()
-    assert 0 < spent(model) <= 0.35 + 1e-9
+    assert 0 < spent(model) <= CHOICE_SHARE + 1e-9
     assert model.feature_map is not None
     assert model.choice is not None
     assert not np.array_equal(model.recommend(data, 10).tasks, by_value(model).recommend(data, 10).tasks)

@@ -101,7 +101,7 @@ def demo(
         )
         _say_pages(model / REPORT, page, explorer, quiet=True)
         return
-    click.echo(fitted.statement.to_text())
+    click.echo(fitted.statement.to_text(fold=True))
     click.echo(f"\n{result.comparison.to_text()}\n\n{summary(result.comparison, result.roles)} {_PUBLISHED_WORDS}\n")
     click.echo(f"Data: {file}\nModel: {model}")
     _say_pages(model / REPORT, page, explorer)

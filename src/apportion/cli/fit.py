@@ -175,5 +175,5 @@ def _print_result(model: ItemModel, target: Path, as_json: bool) -> None:
             }
         )
         return
-    click.echo(statement.to_text())
+    click.echo(statement.to_text(fold=True))
     click.echo(f"\nModel: {target}")

@@ -176,5 +176,5 @@ def _tell(shared: SharedResult, out: Path, as_json: bool) -> None:
     kept = shared.last.kept
     alone = "No shared structure exceeds the noise: every party learns alone."
     result = f"Exceeds the noise: {kept} of {len(shared.last.values)}" if kept else alone
-    click.echo(f"{result}\n\n{shared.statement.to_text()}\n")
+    click.echo(f"{result}\n\n{shared.statement.to_text(fold=True)}\n")
     click.echo(f"To share: {out / SHARED}\nFor each party only: {out / PARTIES}")

@@ -30,7 +30,7 @@ def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any)
     else:
         warning = result.statement.neighbours.warning
         first = f"{warning}\n\n" if warning else ""
-        click.echo(f"{first}{_as_table(result)}\n\n{result.statement.to_text(fold_steps=True)}")
+        click.echo(f"{first}{_as_table(result)}\n\n{result.statement.to_text(fold=True)}")
     if page is not None:
         write_text(page, estimates_page(result))
         say_page(page, what="\nPage", quiet=as_json)

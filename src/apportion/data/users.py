@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -77,6 +77,7 @@ class Users:
         self._remembered: list[tuple[object, Any]] = []
         self._remembering = threading.RLock()  # several runs may be processed at the same time
         self._whole: tuple[Users, slice] | None = None
+        self._notes: dict[Any, NDArray[Any]] | None = None
         self._check()
 
     def _check(self) -> None:
@@ -279,10 +280,30 @@ class Users:
         whole, part = self._whole
         return whole.remembered_rows(value, make)[part]
 
+    def take_notes(self, notes: dict[Any, NDArray[Any]]) -> None:
+        """Keep what `noted` returns in a place that outlives these rows, because they will be read again."""
+        self._notes = notes
+
+    def noted(self, value: Hashable, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
+        """Return what `make` makes of these users; noted, by `value`, if it takes a bit a row at most.
+
+        >>> users, notes = Users([0, 64], {"values": np.arange(64.0)}), {}
+        >>> users.take_notes(notes)
+        >>> users.noted("first", lambda users: np.array([0])), notes
+        (array([0]), {'first': array([0])})
+        """
+        notes = {} if self._notes is None else self._notes
+        if value not in notes:
+            result = make(self)
+            if 8 * result.nbytes > self.n_rows:
+                return result
+            notes[value] = result
+        return notes[value]
+
     def __getstate__(self) -> dict[str, Any]:
         """Return only the rows: nothing about users outside the run, and nothing that was remembered."""
         held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
-        return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None}
+        return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None, "_notes": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the rows."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
@@ -187,11 +186,11 @@ class Statement:
         """Whose data is protected."""
         return self.neighbours.unit
 
-    def to_text(self, *, fold_steps: bool = False) -> str:
+    def to_text(self, *, fold: bool = False) -> str:
         """Return the statement in words, one fact per line.
 
         Args:
-            fold_steps: whether steps of a descent that differ only in their number share a line.
+            fold: whether rounds or steps that differ only in their number, share and noise are put on one line.
         """
         lines = [] if self.releasable else [NOT_FOR_RELEASE]
         lines += [
@@ -210,7 +209,7 @@ class Statement:
             *self._charged,
             "Releases:",
         ]
-        lines += _folded(self.releases) if fold_steps else [f"  {r.name}: {_in_words(r)}" for r in self.releases]
+        lines += _folded(self.releases) if fold else [f"  {r.name}: {_in_words(r)}" for r in self.releases]
         return "\n".join(lines)
 
     @property
@@ -274,26 +273,60 @@ def rounded_up(value: float, digits: int = 4) -> float:
 
 
 def _in_words(release: Release) -> str:
+    share = f"{100 * release.share:.3g} % of the budget"
+    return _described(release, share, f"{release.stddev:.4g}")
+
+
+def _described(release: Release, share: str, noise: str) -> str:
     return (
-        f"{release.mechanism_words}, {_shape(release.shape)}, {100 * release.share:.3g} % of the budget, "
-        f"sensitivity {rounded_up(release.sensitivity):g} ({release.derivation}), noise {release.stddev:.4g}"
+        f"{release.mechanism_words}, {_shape(release.shape)}, {share}, "
+        f"sensitivity {rounded_up(release.sensitivity):g} ({release.derivation}), noise {noise}"
         + ("" if release.threshold is None else f", threshold {release.threshold:.4g}, delta {release.delta:.4g}")
     )
 
 
 def _folded(releases: Iterable[Release]) -> list[str]:
-    """Put consecutive steps that are alike on one line."""
-    lines = []
-    for (purpose, words, stepped), alike in itertools.groupby(
-        releases, lambda each: (each.purpose, _in_words(each), each.stage.step is not None)
-    ):
-        members = list(alike)
-        if stepped and len(members) > 1:
-            first, last = members[0].stage.step, members[-1].stage.step
-            lines.append(f"  steps {first} to {last}, each: {purpose.label}: {words}")
-        else:
-            lines += [f"  {each.name}: {words}" for each in members]
-    return lines
+    """Put consecutive rounds or steps that are alike on one line, where the first of them stands."""
+    lines: list[list[Release]] = []
+    last: dict[Hashable, list[Release]] = {}
+    for each in releases:
+        members = last.get(_kind(each))
+        if members is None or _number(each) is None or _number(each) != _number(members[-1], 1):
+            lines.append(members := [])
+        members.append(each)
+        last[_kind(each)] = members
+    return [f"  {_together(members)}" for members in lines]
+
+
+def _number(release: Release, further: int = 0) -> int | None:
+    """Return the step of a release, or else its round, and None where it has neither."""
+    number = release.stage.round if release.stage.step is None else release.stage.step
+    return None if number is None else number + further
+
+
+def _kind(release: Release) -> Hashable:
+    """Return what releases of several rounds, or of several steps of one round, have in common."""
+    stage = release.stage
+    return release.purpose, stage.draw, stage.step is None or ("in round", stage.round), _described(release, "", "")
+
+
+def _together(members: Sequence[Release]) -> str:
+    first, last = members[0], members[-1]
+    if first is last:
+        return f"{first.name}: {_in_words(first)}"
+    shares, noise = (
+        _range((100 * each.share for each in members), ".3g"),
+        _range((each.stddev for each in members), ".4g"),
+    )
+    total = f"{100 * math.fsum(each.share for each in members):.3g} % of the budget together ({shares} % each)"
+    stages = f"{'rounds' if first.stage.step is None else 'steps'} {_number(first)} to {_number(last)}, each"
+    return f"{stages}: {first.purpose.label}: {_described(first, total, noise)}"
+
+
+def _range(values: Iterable[float], digits: str) -> str:
+    ordered = sorted(values)
+    least, most = f"{ordered[0]:{digits}}", f"{ordered[-1]:{digits}}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _many(releases: int) -> str:

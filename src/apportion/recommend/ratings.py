@@ -341,7 +341,9 @@ class _Fit:
         rng: np.random.Generator,
     ) -> State:
         this_round = self._round_numbers(k, start, before, rng)
-        task_sums, user_sums = self._engine.add_up(self._users, [RatingParts(this_round, weights, f"round {k}")])
+        task_sums, user_sums = self._engine.add_up(
+            self._users, [RatingParts(this_round, weights, "a round on ratings")]
+        )
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),

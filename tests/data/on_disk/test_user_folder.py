@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,9 @@ from apportion.data import IGNORE, Vocabulary
 from apportion.data.on_disk import FolderManifest, UserFolder
 from apportion.data.on_disk.manifest import ITEMS, MANIFEST
 from apportion.data.on_disk.shard_files import ITEM, KEPT
+from apportion.data.synthetic import long_tailed_ratings
 from apportion.errors import InputError
+from apportion.privacy.contributions.votes import HeldOut
 from user_folders import folder_of, write_folder
 
 from strategies import random_interactions
@@ -51,6 +53,33 @@ def test_changes_are_made_to_every_part(data, tmp_path):
     there = folder_of(data, tmp_path / "users").recoded(codes, listed)
     assert rows_of(there.as_users) == rows_of(data.recoded(codes, listed).as_users)
     assert there.as_users.nobody().n_tasks == there.as_users.n_tasks == there.n_tasks == 5
+
+
+@dataclass(frozen=True)
+class Counted(HeldOut):
+    """Counts how often it is worked out."""
+
+    calls: list = field(default_factory=list, compare=False)
+
+    def of(self, users):
+        self.calls.append(users.n_rows)
+        return super().of(users)
+
+
+def test_rows_that_are_held_out_are_worked_out_once_for_each_shard_and_list_of_items(tmp_path):
+    data, _ = long_tailed_ratings(800, 30, 12_000, rank=1, rng=np.random.default_rng(1))
+    folder, rule = folder_of(data, tmp_path / "users"), Counted(0.1, most=1, voters=0.05)
+    fewer = data.task_ids.ids[1:]
+    codes = np.arange(-1, len(fewer), dtype=np.int32)
+    listed = folder.recoded(codes, Vocabulary(fewer))
+    for held in (folder, listed):
+        expected = [rows_of(part.with_rows(~rule.of(part))) for part in held.as_users.parts()]
+        assert sum(map(len, expected)) < sum(part.n_rows for part in held.as_users.parts())
+        rule.calls.clear()
+        kept = held.mapped(rule.kept)
+        for _ in range(3):
+            assert [rows_of(part) for part in kept.as_users.parts()] == expected
+        assert len(rule.calls) == len(expected)
 
 
 def test_values_that_are_ignored_are_ones(folder):

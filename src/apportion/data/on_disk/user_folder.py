@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ class ShardReader:
     def __init__(self, folder: Path, manifest: FolderManifest, value: str | None) -> None:
         self.folder, self.manifest, self.value = folder, manifest, value
         self._checked: dict[int, tuple[int, ...]] = {}
+        self._notes: dict[Any, dict[Any, NDArray[Any]]] = {}
 
     def read(self, entry: ShardEntry) -> Users:
         """Return the users of a shard."""
@@ -73,6 +75,10 @@ class ShardReader:
         columns = {"tasks": tasks, "values": values}
         return Users(indptr, columns, n_tasks=self.manifest.items, keys=shard.keys)
 
+    def notes(self, entry: ShardEntry, changes: tuple[Change, ...]) -> dict[Any, NDArray[Any]]:
+        """Return the place for notes on a shard after these changes: every reading finds the same rows."""
+        return self._notes.setdefault((entry.bucket, changes), {})
+
     def nobody(self) -> Users:
         """Return a part without users."""
         columns = {"tasks": np.zeros(0, np.int32), "values": np.zeros(0, np.float32)}
@@ -98,25 +104,30 @@ class ShardedUsers:
 
     def parts(self) -> Iterator[Users]:
         """Yield the users of each shard; the next one is read while a shard is in use."""
+        if not self.reader.manifest.shards:
+            yield self.nobody()
+            return
         with ThreadPoolExecutor(1) as ahead:
-            waiting = None
-            for entry in self.reader.manifest.shards:
-                following = ahead.submit(self.reader.read, entry)
-                if waiting is not None:
-                    yield self._changed(waiting.result())
-                waiting = following
-            yield self.nobody() if waiting is None else self._changed(waiting.result())
+            entries = self.reader.manifest.shards
+            waiting = ahead.submit(self.reader.read, entries[0])
+            for entry, following in zip(entries, (*entries[1:], None), strict=True):
+                read = waiting.result()
+                if following is not None:
+                    waiting = ahead.submit(self.reader.read, following)
+                yield self._changed(read, entry)
 
     def nobody(self) -> Users:
         """Return a part without users."""
-        return self._changed(self.reader.nobody())
+        return self._changed(self.reader.nobody(), None)
 
     def mapped(self, change: Change) -> ShardedUsers:
         """Return the users with one more change."""
         return replace(self, changes=(*self.changes, change))
 
-    def _changed(self, users: Users) -> Users:
-        for change in self.changes:
+    def _changed(self, users: Users, entry: ShardEntry | None) -> Users:
+        for k, change in enumerate(self.changes):
+            if entry is not None:
+                users.take_notes(self.reader.notes(entry, self.changes[:k]))
             users = change(users)
         return users
 

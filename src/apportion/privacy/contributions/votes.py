@@ -90,8 +90,14 @@ class HeldOut:
         return self._parts(users).shown
 
     def _parts(self, users: Any) -> _Divided:
-        parts: _Divided = users.remembered(self, lambda run: _Divided(run, self.of(run)))
+        parts: _Divided = users.remembered(self, lambda run: _Divided(run, self._noted(run)))
         return parts
+
+    def _noted(self, users: Any) -> NDArray[np.bool_]:
+        """Return the same as `of`, which users that are read again in every pass work out once."""
+        held = np.zeros(users.n_rows, bool)
+        held[users.noted(self, lambda run: np.flatnonzero(self.of(run)))] = True
+        return held
 
 
 class _Divided:
