@@ -16,7 +16,7 @@ from apportion.privacy import Budget, SeededNoise, Session
 from apportion.privacy.contributions import GroupBoxes, GroupMoments, GroupSums, KeyCounts
 from apportion.privacy.mechanisms import Box
 from apportion.statistics import UserGroupBy
-from apportion.statistics.groups import keys
+from apportion.statistics.groups import fitting, keys
 from apportion.statistics.groups.moments import row_counts
 from planted.cases import Case, exactly, replayed_on
 
@@ -64,6 +64,28 @@ def box_counts(rows, session, *, signed):
     total = add_up_one(ENGINE, data.users, GroupSums((form,)) if signed else GroupBoxes(form))
     total._box_bound = 1.0
     return {"counts": session.release_with(Box(), "counts", total, session.plan(counts=1.0).one("counts"))}
+
+
+def deep_counts(rows, session, *, weighed):
+    """Counts with noise for a box; planted: a user of many rows in a group is not weighed down, as if it had one."""
+    _, users, groups = rows
+    data = rows_by_group(users, [groups], len(users)).on_list(["m", "p", "r"])
+    form, boxed = GroupBoxes(GroupMoments(row_counts, 1, 1.0)), GroupBoxes._boxed
+    as_they_are = boxed if weighed else lambda self, users, cells: self.statistic.moments(users, cells)
+    with mock.patch.object(GroupBoxes, "_boxed", as_they_are):
+        total = add_up_one(ENGINE, data.users, form)
+    return {"counts": session.release_with(Box(), "counts", total, session.plan(counts=1.0).one("counts"))}
+
+
+def box_from_true_norms(rows, session, *, looked):
+    """Noise of a box or of Laplace's law, as released norms say; planted: as the data say, which nobody paid for."""
+    _, users, groups = rows
+    found = UserGroupBy("count", keys=["m", "p", "r"], law="laplace", shrink=False)
+    most = np.unique(np.stack([users, groups]), axis=1, return_counts=True)[1].max()
+    look = mock.patch.object(fitting, "_LIKELY", 2.0 if looked and most > 1 else 0.5)
+    with look:
+        found.fit(users=users, by=groups, session=session)
+    return {"counts": found.estimates_["count"], "statement": found.statement_.to_json()}
 
 
 def alternating(users, cells):
@@ -130,6 +152,12 @@ def cases():
         partial(replayed_on, partial(box_counts, signed=bad), one, other, Budget(4.0, 0.0)) for bad in (True, False)
     )
     yield Case("noise for a box where parts have both signs", "habit", "replay", wrong, honest)
+    deep = crowd("m", "m", "m", "p")
+    audit = partial(replayed_on, data=deep, neighbour=other, budget=Budget(4.0, 0.0))
+    wrong, honest = (partial(audit, partial(deep_counts, weighed=good)) for good in (False, True))
+    yield Case("cells of a box that are not weighed down", "habit", "replay", wrong, honest)
+    wrong, honest = (partial(audit, partial(box_from_true_norms, looked=bad)) for bad in (True, False))
+    yield Case("noise for a box where nobody's true cells are large", "habit", "replay", wrong, honest)
     audit = partial(replayed_on, data=crowd("a", "n", "z"), neighbour=crowd(), budget=BUDGET)
     honest = partial(audit, listed)
     for name, wrong in (

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
 from functools import partial
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import torch
+from torch import nn
 
 from apportion.auditing.hidden_values import raw_copy
+from apportion.errors import InputError
 from apportion.privacy import clipped_gradients
 from apportion.privacy.clipped_gradients import RowCounts
-from apportion.training import ReleasedLoss, TouchedRows
+from apportion.training import PrivateTrainer, ReleasedLoss, TouchedRows, TrainingCheckpoint, UserRows
+from apportion.training import trainer as trainer_module
 from apportion.training.dropout import with_numbers
 from apportion.training.private_gradients import PrivateGradients
 from apportion.training.units import Units
-from planted.cases import Case, patched, replayed_as_it_is
+from planted.cases import Case, Verdict, patched, replayed_as_it_is
 from private_torch import Words, audit_trainer, trainer
 
 EPSILONS = (5.0, 100.0)
@@ -119,6 +126,53 @@ def rows_by_hidden_counts(right):
     return wrong
 
 
+class Times(nn.Module):
+    """A linear map times a number that its name does not say."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.inner, self.by = nn.Linear(2, 1), by
+        torch.nn.init.zeros_(self.inner.weight)
+        torch.nn.init.zeros_(self.inner.bias)
+
+    def forward(self, rows):
+        return self.by * self.inner(rows)
+
+
+def second_step(by, file, copied=None):
+    """Train from a checkpoint if there is one, and return the last released gradient; copy the checkpoint of step 1."""
+    module, seen = Times(by), []
+
+    def see(done):
+        seen.append(module.inner.weight.grad.double().flatten().numpy().copy())
+        if copied is not None and done.step == 1:
+            shutil.copy(file, copied)
+
+    rows = UserRows(torch.eye(2).repeat(20, 1), torch.ones(40, 1), np.arange(40) // 2)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+    trainer = PrivateTrainer(module, optimizer, squared, epsilon=1.0, delta=1e-5, steps=2, n_units=20)
+    trainer.fit(rows, checkpoint=TrainingCheckpoint(file, 1), callbacks=[see])
+    return seen[-1], trainer.noise_multiplier_ / 20
+
+
+def squared(outputs, targets):
+    return (outputs - targets).square().sum(1)
+
+
+def resumed(*, bound):
+    """A step again from its checkpoint, with another module; planted: modules are known by their names."""
+    named = mock.patch.object(trainer_module, "comparable_module", repr)
+    with tempfile.TemporaryDirectory() as folder, contextlib.nullcontext() if bound else named:
+        first, copied = Path(folder) / "run", Path(folder) / "after-1"
+        one, stddev = second_step(0.1, first, copied)
+        try:
+            other, _ = second_step(0.11, copied)
+        except InputError as refused:
+            return Verdict(False, str(refused)[:120])
+    apart = float(np.abs(one - other).max())
+    return Verdict(apart < stddev / 10, f"gradients differ by {apart:.2g} where their noise is {stddev:.2g}")
+
+
 PLANTED = {
     ("every look-up of a table row counts", "habit"): (touching, RowCounts, "add", every_lookup_counts),
     ("table rows chosen by counts before their noise", "habit"): (
@@ -149,6 +203,8 @@ PLANTED = {
 
 def cases():
     """Every bug, with the training as it is for a twin."""
+    name = "a checkpoint that knows modules by their names"
+    yield Case(name, "habit", "noise", partial(resumed, bound=False), partial(resumed, bound=True))
     for (name, source), (make, *place) in PLANTED.items():
         wrong = partial(patched, make, *place, epsilons=EPSILONS, audit=audit_trainer)
         yield Case(name, source, "replay", wrong, partial(replayed_as_it_is, make, EPSILONS, audit_trainer))

@@ -19,7 +19,7 @@ from apportion.training.applied import refuse_surroundings
 from apportion.training.arguments import require_calls, require_length, require_optimizer, require_rules
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
-from apportion.training.comparable import comparable
+from apportion.training.comparable import comparable, comparable_module
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
@@ -319,12 +319,12 @@ class PrivateTrainer:
     def _settings(self, units: Units) -> dict[str, Any]:
         """Return what a checkpoint is bound to, beside the rows."""
         named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
-        forward = [comparable(getattr(type(part), "forward", None)) for part in self.module.modules()]
         return {
             "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
-            "parameters": named, "forward": forward, "loss": comparable(self.loss),
+            "parameters": named, "parts": comparable_module(self.module), "loss": comparable(self.loss),
+            "machine": _machine(self.module),
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
@@ -343,6 +343,12 @@ def optimizer_settings(optimizer: torch.optim.Optimizer) -> str:
     """Return the settings of all groups of parameters, such as learning rates, in words that can be compared."""
     groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     return repr([sorted((name, repr(value)) for name, value in group.items()) for group in groups])
+
+
+def _machine(module: torch.nn.Module) -> list[str]:
+    """Return what the rounding of a pass depends on: steps that are repeated must be the same numbers."""
+    devices = sorted({p.device.type for p in module.parameters()})
+    return [*devices, torch.__version__, torch.backends.cpu.get_cpu_capability(), str(torch.get_num_threads())]
 
 
 def _scheduler_settings(scheduler: Any | None) -> str:
