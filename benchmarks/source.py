@@ -12,8 +12,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "src", ROOT, ROOT / "tests")
@@ -82,7 +84,13 @@ def _code_hash(path: Path) -> str:
     if path.suffix != ".py":
         return hashlib.sha256(path.read_bytes()).hexdigest()
     bare = _WithoutDocstrings().visit(_tree(path))
-    return hashlib.sha256(ast.dump(bare).encode()).hexdigest()
+    return hashlib.sha256(_dumped(bare).encode()).hexdigest()
+
+
+def _dumped(tree: ast.AST) -> str:
+    """Return a tree as text that is the same in every version of Python: newer ones name empty fields differently."""
+    shown: dict[str, Any] = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+    return ast.dump(tree, **shown).replace(", type_params=[]", "")
 
 
 class _WithoutDocstrings(ast.NodeTransformer):

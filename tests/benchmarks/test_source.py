@@ -99,3 +99,9 @@ def test_a_result_without_a_hash_is_marked(monkeypatch, tmp_path):
     old = {"claim": "mutants", "headline": "one", "holds": False, "machine": "some"}
     (tmp_path / "mutants.json").write_text(json.dumps(old))
     assert f"| **no** | {table.EARLIER} |" in table.page(["mutants"])
+
+
+def test_the_hash_names_no_field_that_only_some_versions_of_python_have():
+    plain = source._dumped(source.ast.parse("def f(): pass"))
+    assert "type_params" not in plain
+    assert "decorator_list=[]" in plain

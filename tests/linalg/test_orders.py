@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apportion import linalg
 from apportion.errors import InputError
-from apportion.linalg.orders import stable_order, take
+from apportion.linalg.orders import chosen, copied, stable_order, take
 
 BACKENDS = ["numpy", *(["compiled"] if linalg.compiled_available() else [])]
 
@@ -57,3 +57,16 @@ def test_rows_in_an_order_are_those_of_numpy(n):
     rng = np.random.default_rng(n)
     values, order = rng.random(max(n, 1)), rng.integers(0, max(n, 1), n)
     assert np.array_equal(take(values, order, threads=3), values[order])
+    assert np.array_equal(take(values, order, dtype=np.float32, threads=3), values[order].astype(np.float32))
+    assert np.array_equal(copied(values), values)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.999, 1.0])
+def test_chosen_values_are_those_of_numpy(kept, backend):
+    rng = np.random.default_rng(1)
+    for n in (0, 7, 70_003):
+        mask = rng.random(n) < kept
+        for values in (rng.random(n), np.arange(n, dtype=np.int32), rng.random((n, 2)), np.arange(2 * n)[::2]):
+            with linalg.use_backend(backend):
+                assert np.array_equal(chosen(values, mask, threads=3), values[mask])

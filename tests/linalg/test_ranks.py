@@ -49,16 +49,48 @@ def test_nobody_asks_for_nothing():
     assert len(Processors().ranks(asked.part(0, 0))) == 0
 
 
+@pytest.fixture
+def on_torch():
+    return pytest.importorskip("apportion.linalg.ranks_on_torch", reason="torch is not installed", exc_type=ImportError)
+
+
+def with_factors(asked, left, right):
+    return Ranked(left, right, asked.indptr, asked.excluded, asked.rows, asked.columns)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dim", [1, 7, 65])
-def test_ranks_through_torch_are_the_same(dim, monkeypatch):
-    on_torch = pytest.importorskip("apportion.linalg.on_torch", reason="torch is not installed", exc_type=ImportError)
+def test_ranks_through_torch_are_the_same(dim, dtype, on_torch, monkeypatch):
     asked, _ = drawn(2, dim=dim)
     rng = np.random.default_rng(0)
-    fine = Ranked(
-        rng.standard_normal((40, dim)).astype(np.float32), rng.standard_normal((30, dim)).astype(np.float32),
-        asked.indptr, asked.excluded, asked.rows, asked.columns,
-    )  # fmt: skip
+    fine = [rng.standard_normal((n, dim)).astype(dtype) for n in (40, 30)]
     monkeypatch.setattr(on_torch, "_SCORES_AT_A_TIME", 200)
-    monkeypatch.setattr(on_torch, "_PAIRS_AT_A_TIME", 3)
-    for each in (asked, fine):
+    monkeypatch.setattr(on_torch, "_ADDED_AT_A_TIME", 3)
+    for each in (asked, with_factors(asked, *fine), with_factors(asked, fine[0], np.tile(fine[1][:1], (30, 1)))):
         assert np.array_equal(on_torch.ranks(each, "cpu"), each.ranks())
+
+
+def test_columns_that_differ_only_by_rounding_are_ranked_as_on_processors(on_torch):
+    asked, _ = drawn(3)
+    rng = np.random.default_rng(1)
+    left, one = rng.standard_normal((40, 65)).astype(np.float32), rng.standard_normal(65)
+    right = (one * (1 + 1e-7 * rng.standard_normal((30, 65)))).astype(np.float32)
+    found = with_factors(asked, left, right)
+    by_device = left.astype(np.float64) @ right.T.astype(np.float64)
+    by_device[found.owner, found.excluded] = -np.inf
+    naive = (by_device[asked.rows] > by_device[asked.rows, asked.columns][:, None]).sum(axis=1)
+    ranks = on_torch.ranks(found, "cpu")
+    assert np.array_equal(ranks, found.ranks())
+    assert not np.array_equal(ranks, naive)
+
+
+@pytest.mark.parametrize("extreme", [0.0, 1e-30, 1e30, np.inf, np.nan])
+def test_extreme_rows_are_ranked_as_on_processors(extreme, on_torch):
+    asked, _ = drawn(4)
+    rng = np.random.default_rng(2)
+    left, right = (rng.standard_normal((n, 5)).astype(np.float32) for n in (40, 30))
+    left[::3] *= np.float32(extreme)
+    right[::2] *= np.float32(min(abs(extreme), 1e30) if np.isfinite(extreme) else 1)
+    with np.errstate(all="ignore"):
+        found = with_factors(asked, left, right)
+        assert np.array_equal(on_torch.ranks(found, "cpu"), found.ranks())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from apportion import linalg
 from apportion.errors import InputError
 from apportion.linalg import TaskWeights
+from apportion.linalg.task_counts import tasks_in_order
 
 STEP = 2.0**-32
 
@@ -53,3 +54,13 @@ def test_tasks_out_of_order_or_twice_are_refused(backend):
     for tasks in ([1, 1, 2], [2, 1, 3], [0, 1, 10], [-1, 1, 2]):
         with linalg.use_backend(backend), pytest.raises(InputError, match="ascending order, each once, all below 10"):
             counts_of([0, 3], np.array(tasks, np.int32), weights)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "compiled"])
+def test_tasks_are_in_order_if_every_user_has_each_once(backend):
+    if backend == "compiled" and not linalg.compiled_available():
+        pytest.skip("the compiled kernel was not built")
+    indptr = np.array([0, 0, 2, 3, 5])
+    with linalg.use_backend(backend):
+        for tasks, good in (([0, 3, 3, 1, 2], True), ([0, 0, 3, 1, 2], False), ([0, 3, 3, 2, 1], False)):
+            assert tasks_in_order(indptr, np.array(tasks, np.int32)) == good

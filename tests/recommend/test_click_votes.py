@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,6 +60,18 @@ def test_users_without_a_held_out_row_lose_nothing_and_alter_nobody():
     for user in np.flatnonzero(shown.present)[:5]:
         alone = losses(kept.run(user, user + 1), shown.run(user, user + 1), Processors(np.float32))
         np.testing.assert_array_equal(alone[0], together[user])
+
+
+def test_losses_are_the_same_in_another_process():
+    data = random_interactions(3, n_users=30, n_tasks=20)
+    held = rows_to_hold_out(1e4, 1.0)
+    kept, shown = held.kept(data.as_users), held.shown(data.as_users)
+    first, other = regression(np.arange(20.0)), regression(np.arange(20.0)[::-1])
+    shared = FoldIn(first.features, first.observation_weights, 2 * first.base, first.base_rhs)
+    losses = RankLosses((first, other, shared))
+    here = losses(kept, shown, Processors(np.float32))
+    assert np.array_equal(pickle.loads(pickle.dumps(losses))(kept, shown, Processors(np.float32)), here)
+    assert np.array_equal(here[:, :1], RankLosses((first,))(kept, shown, Processors(np.float32)))
 
 
 def test_few_users_at_a_small_budget_are_not_asked():

@@ -19,7 +19,7 @@ from apportion.data.user_keys import pair_keys
 from apportion.data.users import Users
 from apportion.errors import InputError
 from apportion.linalg import TaskWeights
-from apportion.privacy.bounds import MARGIN, FloatArray, Weights
+from apportion.privacy.bounds import MARGIN, EqualWeights, FloatArray, Weights
 from apportion.privacy.contributions import Weighting
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 from apportion.privacy.sampling import Sample
@@ -72,7 +72,7 @@ class SplitEqually(Weighting):
 
     def form(self, users: Users) -> Weights:
         """Return the weights of these users."""
-        return Weights.normalised(np.ones(users.n_rows, np.float32), users.indptr, self.description, self.neighbours)
+        return EqualWeights(users.indptr, self.description, self.neighbours)
 
     def of_tasks(self, n_tasks: int) -> TaskWeights:
         """Return the same number for every task."""

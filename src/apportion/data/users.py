@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.ordering import user_major_order
 from apportion.data.segments import Segments, segments_by_task
 from apportion.errors import InputError
+from apportion.linalg.orders import chosen as rows_where
 
 Offsets = NDArray[np.int64]
 
@@ -165,7 +166,7 @@ class Users:
         array([1, 0])
         """
         left_out = np.flatnonzero(~chosen)
-        columns = {name: column[chosen] for name, column in self._columns.items()}
+        columns = {name: rows_where(column, chosen) for name, column in self._columns.items()}
         indptr = self.indptr - np.searchsorted(left_out, self.indptr)
         return self._like(indptr, columns, self._user_columns, self._keys)
 
@@ -177,8 +178,8 @@ class Users:
         """
         if chosen.all():
             return self
-        rows = chosen[self.owner]
-        columns = {name: column[rows] for name, column in self._columns.items()}
+        rows = np.repeat(chosen, self.sizes)
+        columns = {name: rows_where(column, rows) for name, column in self._columns.items()}
         of_users = {name: column[chosen] for name, column in self._user_columns.items()}
         keys = None if self._keys is None else self.keys[chosen]
         return self._like(np.append(0, np.cumsum(self.sizes[chosen])), columns, of_users, keys)
@@ -268,6 +269,11 @@ class Users:
             result = make(self)
             self._remembered = [*self._remembered[1 - _MOST_KEPT :], (value, result)]
             return result
+
+    def recalled(self, value: object) -> Any:
+        """Return what is remembered of these users by `value`; None if nothing is."""
+        with self._remembering:
+            return next((result for known, result in self._remembered if known is value), None)
 
     def remembered_rows(self, value: object, make: Callable[[Users], NDArray[Any]]) -> NDArray[Any]:
         """Return the same for an array with a row per user; a run takes its part from the users it was cut from.

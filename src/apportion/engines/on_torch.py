@@ -3,7 +3,8 @@
 Sums return to the processor sealed, since they are small compared with the data. Per-user rows stay on the device. On
 the device "cpu", users compute with the processor's own kernels, whose order of operations is fixed, so sums are the
 same in every bit. Rounds on ratings use the processor's operations one by one, on a GPU too. A GPU rounds the solutions
-of other regressions differently, so sums on a lattice differ by a few steps for each user.
+of other regressions differently, so sums on a lattice differ by a few steps for each user. What is made from released
+values alone, popularity and denoised vectors, is computed on the device, too, and differs in its last bits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from apportion import linalg
 from apportion.engines.local import LocalEngine
 from apportion.engines.processors import Processors, Summed
+from apportion.linalg.places import PROCESSORS, Place
 from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions import Kernels
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
@@ -53,10 +55,11 @@ class Device(Processors):
         super().__init__(dtype, rows_at_once=_ROWS_ON_PROCESSOR if device == "cpu" else _ROWS_ON_GPU, exact=exact)
         self.device = device
         self._placed: list[tuple[Any, Any]] = []
+        self._orders: list[tuple[Any, Any]] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the private positions of rows, because kernels are sent with contributions."""
-        return {**self.__dict__, "_placed": []}
+        return {**self.__dict__, "_placed": [], "_orders": []}
 
     @property
     def _on_processor(self) -> bool:
@@ -68,13 +71,38 @@ class Device(Processors):
         return not self._on_processor
 
     @property
+    def place(self) -> Place:
+        """Where to compute from released values: on the device."""
+        return PROCESSORS if self._on_processor else Place(self.device)
+
+    @property
     def on_processors(self) -> Processors:
         """Return the processor's own kernels."""
         return Processors(self.dtype, self.threads, exact=self.exact)
 
     def ranks(self, asked: Ranked) -> NDArray[np.int64]:
-        """Return the rank of each pair. Products are added in the processor's order, so the ranks are the same."""
-        return super().ranks(asked) if self._on_processor else self._torch_kernels.ranks(asked, self.device)
+        """Return the rank of each pair: the same as on processors; see `linalg.ranks_on_torch`."""
+        if self._on_processor:
+            return super().ranks(asked)
+        from apportion.linalg import ranks_on_torch  # needs torch, which is optional
+
+        return ranks_on_torch.ranks(asked, self.device)
+
+    def by_task(self, users: UserRun) -> TaskOrder:
+        """Return the rows of these users grouped by task, on the device. The last two are kept, for every round."""
+        if self._on_processor:
+            return super().by_task(users)
+        for known, held in self._orders:
+            if known is users:
+                return held  # type: ignore[no-any-return]
+        placed = self._place(users.indptr), self._place(users.column("tasks"))
+        order: TaskOrder = self._torch_kernels.by_task(*placed, users.n_tasks)
+        self._orders = [*self._orders[-1:], (users, order)]
+        return order
+
+    def arranged(self, values: Any, order: Any) -> Any:
+        """Return one number per row in another order, in float64."""
+        return super().arranged(values, order) if self._on_processor else self._double(values)[order.long()]
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float
@@ -84,9 +112,8 @@ class Device(Processors):
         if self.exact:
             step = linalg.step_below(bound)
             return self._lattice_moments(*placed, self._double(rows), self._double(coefficients), step), step
-        times = self._double(self._place(coefficients))  # the same in every round
-        sums = self._torch_kernels.segment_moment(*placed, self._double(rows), coefficients=times)
-        return sums.cpu().numpy(), None
+        sums = self._torch_kernels.segment_moment(*placed, self._double(rows), coefficients=self._double(coefficients))
+        return self._back(sums), None
 
     def grams(self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, weights: Floats, norm: float) -> Summed:
         """Return Σ w x xᵀ for every task, packed."""
@@ -95,7 +122,7 @@ class Device(Processors):
             step = linalg.step_below(norm, linalg.FACTOR_BITS)
             return self._lattice_grams(*placed, self._double(rows), self._double(weights), step), step**2
         sums = self._torch_kernels.segment_gram(*placed, self._double(rows), weights=self._double(weights))
-        return sums.cpu().numpy(), None
+        return self._back(sums), None
 
     def total(self, rows: Any, norm: float) -> Summed:
         """Return Σ x over rows."""
@@ -120,7 +147,7 @@ class Device(Processors):
         """Add up the features of each user's own tasks."""
         if self._on_processor:
             return super().total_of_users(users, features)
-        ones = self._real(np.ones(users.n_rows, self.dtype))
+        ones = self._real(np.broadcast_to(self.dtype.type(1), users.n_rows))
         placed = self._place(users.indptr), self._place(users.column("tasks"))
         return self._torch_kernels.segment_moment(*placed, self._real(features), coefficients=ones)
 
@@ -165,7 +192,7 @@ class Device(Processors):
         own = weights if isinstance(weights, linalg.TaskWeights) else self._place(weights)
         placed = self._place(users.column("tasks")), self._place(users.column("values"))
         rows, votes = rating_on_torch.rating_round(users.indptr, *placed, own, this_round, self.device)
-        by_task += rows.cpu().numpy()
+        by_task += self._back(rows)
         total += votes.cpu().numpy()
 
     def _lattice_moments(self, indptr: Any, indices: Any, rows: Any, coefficients: Any, step: float) -> NDArray[Any]:
@@ -179,7 +206,7 @@ class Device(Processors):
             part = slice(first, first + at_once)
             products = rows[indices[part].long()] * coefficients[part, None]
             sums.index_add_(0, owners[part], (products / step).trunc().long())
-        return np.asarray(sums.cpu().numpy())
+        return self._back(sums)
 
     def _lattice_grams(self, indptr: Any, indices: Any, rows: Any, weights: Any, step: float) -> NDArray[Any]:
         """Multiply whole steps of √|w| x and add them up by task in 64 bits, with the sign of w."""
@@ -195,7 +222,7 @@ class Device(Processors):
             scales, signs = weights[part].abs().sqrt(), weights[part].sign().long()
             whole = (rows[indices[part].long()] * scales[:, None] / step).trunc().long()
             sums.index_add_(0, owners[part], whole[:, one] * whole[:, two] * signs[:, None])
-        return np.asarray(sums.cpu().numpy())
+        return self._back(sums)
 
     @property
     def _torch_kernels(self) -> Any:
@@ -217,12 +244,26 @@ class Device(Processors):
         kind = getattr(torch, dtype.name)
         if isinstance(values, torch.Tensor):
             return values.to(device=self.device, dtype=kind).contiguous()
-        return torch.tensor(np.asarray(values, dtype), device=self.device)
+        held = np.asarray(values)
+        if held.size and not any(held.strides):  # one number for all
+            return torch.full(held.shape, held.flat[0].item(), dtype=kind, device=self.device)
+        return torch.tensor(held, device=self.device).to(kind)
+
+    def _back(self, sums: Any) -> NDArray[Any]:
+        """Bring sums to the processor. Pages that a GPU may write to are kept by torch from one time to the next."""
+        import torch
+
+        if sums.device.type != "cuda":
+            return np.asarray(sums.cpu().numpy())
+        held = torch.empty(sums.shape, dtype=sums.dtype, pin_memory=True)
+        return np.asarray(held.copy_(sums).numpy())
 
     def _place(self, indices: Any) -> Any:
         """Return offsets and positions on the device. The last few are kept, because every round needs them."""
         import torch
 
+        if isinstance(indices, torch.Tensor):
+            return indices
         for known, placed in self._placed:
             if known is indices:
                 return placed

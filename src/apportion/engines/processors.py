@@ -10,6 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from apportion import linalg
 from apportion.errors import InputError
+from apportion.linalg.orders import take
+from apportion.linalg.places import PROCESSORS, Place
 from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions.base import Floats, TaskOrder, UserRun
 
@@ -59,6 +61,11 @@ class Processors:
         return False
 
     @property
+    def place(self) -> Place:
+        """Where to compute from released values: here."""
+        return PROCESSORS
+
+    @property
     def on_processors(self) -> Processors:
         """Return these kernels."""
         return self
@@ -72,6 +79,16 @@ class Processors:
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order; see `linalg.side_by_side`."""
         return linalg.side_by_side(work, pieces, self.threads)
+
+    def by_task(self, users: UserRun) -> TaskOrder:
+        """Return the rows of these users grouped by task."""
+        return users.by_task
+
+    def arranged(self, values: Any, order: NDArray[Any]) -> NDArray[np.float64]:
+        """Return one number per row in another order, in float64."""
+        held = take(np.asarray(values), order, dtype=np.float64, threads=self.threads)
+        held.flags.writeable = False
+        return held
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float

@@ -14,6 +14,7 @@ from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.errors import InputError
+from apportion.linalg.places import PROCESSORS, Place
 from apportion.postprocessing.popularity import Popularity, posterior_popularity
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import ClippedParts, HeldOut, Output, TaskCounts, Weighting, without_held_out
@@ -93,9 +94,11 @@ class ReleasedPopularity:
     releases: int = 1
 
     @classmethod
-    def of(cls, noisy: NDArray[np.float64], stddev: float, n_users: float) -> ReleasedPopularity:
+    def of(
+        cls, noisy: NDArray[np.float64], stddev: float, n_users: float, place: Place = PROCESSORS
+    ) -> ReleasedPopularity:
         """Deconvolve released counts."""
-        posterior = posterior_popularity(noisy, stddev, n_users)
+        posterior = posterior_popularity(noisy, stddev, n_users, place=place)
         return cls(noisy, posterior, ReleasedCounts(posterior.mean, stddev, n_users))
 
 
@@ -104,7 +107,7 @@ def release_popularity(
 ) -> ReleasedPopularity:
     """Release Σ_j 1/√n^j for every task, and deconvolve it. Held-out rows, if there are any, are left out."""
     noisy, stddev = _noisy_popularity(users, session, engine, share, Purpose.POPULARITY.at(), rows)
-    return ReleasedPopularity.of(noisy, stddev, n_users)
+    return ReleasedPopularity.of(noisy, stddev, n_users, engine.kernels.place)
 
 
 def release_popularity_again(
@@ -114,7 +117,8 @@ def release_popularity_again(
     name = Purpose.POPULARITY.at(step=before.releases + 1)
     noisy, stddev = _noisy_popularity(users, session, engine, share, name, rows)
     mean, left = _pooled(before.noisy, before.counts.stddev, noisy, stddev)
-    return replace(ReleasedPopularity.of(mean, left, before.counts.n_users), releases=before.releases + 1)
+    found = ReleasedPopularity.of(mean, left, before.counts.n_users, engine.kernels.place)
+    return replace(found, releases=before.releases + 1)
 
 
 def release_leading_popularity(

@@ -66,6 +66,16 @@ constexpr Index kWholeRows = Index(1) << 18;        // rows whose products, up t
 constexpr int kBlocks = 16;                         // ChaCha20 blocks made at a time
 constexpr Index kNormals = 8 * kBlocks;             // normal numbers made of them
 
+// The arguments of rows that are held out; mirrored by apportion.linalg.held_out.
+struct HeldOutArguments {
+    Index n_users, most;
+    const int64_t* indptr;
+    const int32_t* tasks;
+    const uint64_t* users;  // the hash of each user
+    uint8_t* held;          // one per row
+    uint64_t users_below, rows_below;
+};
+
 // Who does what.  A long segment is cut into pieces that threads can share; the others are handed out in turns of
 // about equal work.  How a segment is cut depends on its own length alone: neither the number of threads nor any other
 // segment alters a sum.  (A user's solution must not move when another user leaves.)
@@ -301,6 +311,23 @@ void kernel_keyed_words(int level, int threads, const uint8_t* key, Index n, con
     in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
         AT_LEVEL(level, fill_keyed(words, i * share, std::min((i + 1) * share, batches), n, points, out));
     });
+}
+
+// Marks the rows that users hold out, in an array of zeros.
+Index kernel_held_out(int level, int threads, const uint8_t* key, const HeldOutArguments* task) {
+    level = std::min(level, best_level());
+    uint32_t words[8];
+    std::memcpy(words, key, 32);
+    const Index share = 1024;
+    std::atomic<Index> result{kSuccess};
+    in_parallel(threads, (task->n_users + share - 1) / share, [&](int, Index i) {
+        try {
+            AT_LEVEL(level, hold_out(words, *task, i * share, std::min((i + 1) * share, task->n_users)));
+        } catch (const std::bad_alloc&) {
+            result = kOutOfMemory;
+        }
+    });
+    return result;
 }
 
 // setuptools expects this name; the library is meant for ctypes and refuses to be imported.
@@ -1002,5 +1029,6 @@ void solve_packed(int threads, Index n, Index dim, const T* packed, const T* rhs
 }
 
 #include "_normals.hpp"
+#include "_held_out.hpp"
 
 #endif

@@ -168,9 +168,40 @@ inline void sort_runs(int threads, Index n_codes, const int64_t* starts, int64_t
     });
 }
 
+
+// Copies values where the mask is 1.  Each thread counts its part first, so that all know where theirs go.
+template <typename T>
+void copy_chosen(int threads, Index n, const uint8_t* mask, const T* values, T* out) {
+    constexpr Index part = 1 << 16;
+    const Index parts = (n + part - 1) / part;
+    std::vector<Index> places(parts + 1, 0);
+    in_parallel(threads, parts, [&](int, Index i) {
+        for (Index k = i * part; k < std::min((i + 1) * part, n); ++k) places[i + 1] += mask[k];
+    });
+    for (Index i = 0; i < parts; ++i) places[i + 1] += places[i];
+    in_parallel(threads, parts, [&](int, Index i) {
+        T* to = out + places[i];
+        Index k = i * part;
+        const Index end = std::min(k + part, n);
+        for (; k + 8 <= end; k += 8) {
+            uint64_t eight;
+            std::memcpy(&eight, mask + k, 8);
+            if (eight == 0x0101010101010101u) to = std::copy_n(values + k, 8, to);
+            else if (eight) for (Index l = k; l < k + 8; ++l) if (mask[l]) *to++ = values[l];
+        }
+        for (; k < end; ++k) if (mask[k]) *to++ = values[k];
+    });
+}
+
 }  // namespace
 
 extern "C" {
+
+// out = the values, of 4 or 8 bytes each, where the mask is 1.
+void reading_chosen(int threads, Index n, int bytes, const uint8_t* mask, const void* values, void* out) {
+    if (bytes == 4) copy_chosen(threads, n, mask, static_cast<const uint32_t*>(values), static_cast<uint32_t*>(out));
+    else copy_chosen(threads, n, mask, static_cast<const uint64_t*>(values), static_cast<uint64_t*>(out));
+}
 
 // An empty list of texts, or null without memory for it; reading_forget lets go of it.
 void* reading_texts() {

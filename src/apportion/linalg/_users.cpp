@@ -199,6 +199,15 @@ Index users_rating_round(int level, int threads, const RatingArguments* task) {
     }
 }
 
+// Names the first user whose tasks are out of order.
+Index users_out_of_order(int threads, const CountArguments* task) {
+    try {
+        return first_out_of_order(*task, threads, turns_of(task->indptr, task->n_users, 16));
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
 // Adds every user's weights to sums; names the first user whose tasks are out of order.
 Index users_task_counts(int level, int threads, const CountArguments* task) {
     level = std::min(level, kernel_best_level());

@@ -103,6 +103,12 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.reading_texts.argtypes = []
     loaded.reading_forget.restype = None
     loaded.reading_forget.argtypes = [pointer]
+    loaded.reading_chosen.restype = None
+    loaded.reading_chosen.argtypes = [number, size, number, pointer, pointer, pointer]
+    loaded.kernel_held_out.restype = size
+    loaded.kernel_held_out.argtypes = [number, number, ctypes.c_char_p, pointer]
+    loaded.users_out_of_order.restype = size
+    loaded.users_out_of_order.argtypes = [number, pointer]
     loaded.reading_codes.restype = size
     loaded.reading_codes.argtypes = [pointer, size, number, *[pointer] * 4]
     loaded.kernel_best_level.restype = number
@@ -251,6 +257,27 @@ def order(
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
     return found if failed == _SUCCESS else None
+
+
+def chosen(values: NDArray[Any], mask: NDArray[np.bool_], out: NDArray[Any], *, threads: int | None = None) -> None:
+    """Fill `out` with the values where the mask is true; see `linalg.orders`."""
+    addresses = [_address(array) for array in (mask, values, out)]
+    _loaded().reading_chosen(thread_count(threads), values.size, values.itemsize, *addresses)
+
+
+def held_out(key: bytes, arguments: ctypes.Structure, *, threads: int | None = None) -> None:
+    """Mark the rows that users hold out; see `linalg.held_out`."""
+    failed: int = _loaded().kernel_held_out(_level.get(), thread_count(threads), key, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+
+
+def out_of_order(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
+    """Return the first user whose tasks are out of order, or None; see `task_counts`."""
+    failed: int = _loaded().users_out_of_order(thread_count(threads), ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
 
 
 def new_texts() -> tuple[int, Callable[[int], None]]:

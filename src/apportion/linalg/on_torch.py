@@ -7,20 +7,33 @@ enough for a bounded amount of memory, and within a group no segment is padded t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-
-from apportion.linalg.ranks import Ranked
 
 _NUMBERS_AT_A_TIME = 1 << 27  # entries of a padded batch of rows
 _PADDED_TO = 1.25
-_SCORES_AT_A_TIME = 1 << 22  # scores of rows with all columns at a time, near the device's processors
-_PAIRS_AT_A_TIME = 1 << 11
 
 Tensor = Any  # torch.Tensor; torch is optional when types are checked
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceOrder:
+    """Observations grouped by task, in the order of the users; see `data.Segments`."""
+
+    indptr: Tensor
+    indices: Tensor
+    order: Tensor
+
+
+def by_task(indptr: Tensor, tasks: Tensor, n_tasks: int) -> DeviceOrder:
+    """Return the observations of these users grouped by task."""
+    order = torch.sort(tasks, stable=True).indices
+    everybody = torch.arange(len(indptr) - 1, dtype=torch.int32, device=tasks.device)
+    owner = torch.repeat_interleave(everybody, indptr[1:] - indptr[:-1], output_size=len(tasks))
+    ends = torch.cumsum(torch.bincount(tasks, minlength=n_tasks), 0)
+    return DeviceOrder(torch.cat([ends.new_zeros(1), ends]), owner[order], order.to(torch.int32))
 
 
 def pack(full: Tensor) -> Tensor:
@@ -34,7 +47,7 @@ def segment_gram(indptr: Tensor, indices: Tensor, features: Tensor, *, weights: 
     width = features.shape[1]
     grams = features.new_zeros((len(indptr) - 1, width * (width + 1) // 2))
     for group, rows, trust, _ in _batches(indptr, indices, features, weights, None):
-        grams[group] = pack((rows * trust[:, :, None]).transpose(1, 2) @ rows)
+        grams[group] = pack(_weighted(rows, trust).transpose(1, 2) @ rows)
     return grams
 
 
@@ -62,56 +75,26 @@ def segment_solve(
     The batches depend on all segments, and a device may round a batch by its size: in float64 that changes a solution
     only negligibly. Segments without a solution become zero if `unsolved` says so.
     """
-    exact = base.double()
+    exact, wide = base.double(), features.double()
     side = torch.zeros_like(exact[0]) if base_rhs is None else base_rhs.double()
     solved = torch.linalg.solve(exact, side).to(features.dtype).repeat(len(indptr) - 1, 1)
-    for group, narrow, trust, targets in _batches(indptr, indices, features, weights, labels):
-        rows = narrow.double()
-        weighted = rows * trust[:, :, None].double()
+    for group, rows, trust, targets in _batches(indptr, indices, wide, weights, labels):
+        weighted = _weighted(rows, trust)
         factors, failed = torch.linalg.cholesky_ex(weighted.transpose(1, 2) @ rows + exact)
         if unsolved == "raise" and bool(failed.any()):
             raise ArithmeticError("A segment has no solution: its matrix is not positive definite or not finite.")
-        moments = weighted.transpose(1, 2) @ targets[:, :, None].double() + side[:, None]
+        moments = weighted.transpose(1, 2) @ targets[:, :, None] + side[:, None]
         found = torch.cholesky_solve(moments, factors)[:, :, 0]
         bad = (failed != 0) | ~torch.isfinite(found).all(dim=1)
         solved[group] = torch.where(bad[:, None], torch.zeros_like(found), found).to(features.dtype)
     return solved
 
 
-def ranks(asked: Ranked, device: str) -> NDArray[np.int64]:
-    """Return the rank of each pair. Products are added in the order of the columns, each rounded, as on processors."""
-    columns = torch.tensor(np.ascontiguousarray(asked.right.T), device=device)
-    at_once = max(1, _SCORES_AT_A_TIME // max(len(asked.right), 1))
-    found = [
-        _ranks(asked.part(first, min(first + at_once, len(asked.left))), columns)
-        for first in range(0, len(asked.left), at_once)
-    ]
-    return np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def _ranks(asked: Ranked, columns: Tensor) -> NDArray[np.int64]:
-    rows = torch.tensor(np.ascontiguousarray(asked.left.T), device=columns.device)
-    scores = columns.new_zeros((rows.shape[1], columns.shape[1]))
-    product = torch.empty_like(scores)
-    for own, others in zip(rows, columns, strict=True):
-        torch.mul(own[:, None], others[None], out=product)  # not fused with the addition, which would round once
-        scores += product
-    owner, excluded, pairs, picked = (
-        torch.tensor(each, device=columns.device).long()
-        for each in (asked.owner, asked.excluded, asked.rows, asked.columns)
-    )
-    scores[owner, excluded] = -torch.inf
-    counted = [
-        (scores[some] > scores[some, own][:, None]).sum(dim=1)
-        for some, own in zip(pairs.split(_PAIRS_AT_A_TIME), picked.split(_PAIRS_AT_A_TIME), strict=True)
-    ]
-    return np.asarray(torch.cat([pairs[:0], *counted]).cpu().numpy())
-
-
 def _batches(
     indptr: Tensor, indices: Tensor, features: Tensor, weights: Tensor | None, labels: Tensor | None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Yield groups of non-empty segments: their positions, padded rows, weights (0 for padding) and labels."""
+    """Yield groups of non-empty segments: their positions, rows, weights and labels, with zeros for padding."""
+    padded = torch.cat([features, features.new_zeros((1, features.shape[1]))])
     lengths = indptr[1:] - indptr[:-1]
     order = torch.argsort(lengths, descending=True)
     order = order[: int((lengths > 0).sum())]
@@ -124,11 +107,17 @@ def _batches(
         position = torch.arange(longest, device=indptr.device)
         filled = position < lengths[group, None]
         entries = torch.where(filled, indptr[group, None] + position, indptr[group, None])
-        mask = filled.to(features.dtype)
-        trust = mask if weights is None else weights[entries] * mask
-        targets = mask if labels is None else labels[entries] * mask
-        yield group, features[indices[entries].long()], trust, targets
+        rows = padded[torch.where(filled, indices[entries].long(), len(features))]
+        trust, targets = (
+            None if each is None else torch.where(filled, each[entries].to(features.dtype), 0.0)
+            for each in (weights, labels)
+        )
+        yield group, rows, trust, targets
         first = last
+
+
+def _weighted(rows: Tensor, trust: Tensor | None) -> Tensor:
+    return rows if trust is None else rows * trust[:, :, None]
 
 
 def _end_of_group(sorted_lengths: list[int], first: int, width: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import kernel
@@ -54,7 +54,12 @@ def stable_order(
 
 
 def take(
-    values: NDArray[Any], positions: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int | None = None
+    values: NDArray[Any],
+    positions: NDArray[Any],
+    out: NDArray[Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    threads: int | None = None,
 ) -> NDArray[Any]:
     """Return `values[positions]`, with several threads. The positions must be within the values; this is not checked.
 
@@ -62,16 +67,20 @@ def take(
         values: one-dimensional.
         positions: the positions to take.
         out: where to write them; None for a new array.
+        dtype: type of a new array; None for the type of the values.
         threads: number of threads; None is all.
 
     >>> take(np.array([5, 6, 7]), np.array([2, 0]))
     array([7, 5])
     """
-    taken = np.empty(positions.size, values.dtype) if out is None else out
+    taken = np.empty(positions.size, dtype or values.dtype) if out is None else out
 
     def fill(first: int) -> None:
         rows = slice(first, first + _TAKEN_AT_ONCE)
-        np.take(values, positions[rows], out=taken[rows], mode="clip")  # "raise" would copy, and hold Python's lock
+        if taken.dtype == values.dtype:
+            np.take(values, positions[rows], out=taken[rows], mode="clip")  # "raise" would copy, and hold Python's lock
+        else:
+            taken[rows] = np.take(values, positions[rows], mode="clip")
 
     if positions.size <= _TAKEN_AT_ONCE:
         fill(0)
@@ -79,6 +88,36 @@ def take(
     for _ in side_by_side(fill, range(0, positions.size, _TAKEN_AT_ONCE), threads):
         pass
     return taken
+
+
+def copied(values: NDArray[Any], *, threads: int | None = None) -> NDArray[Any]:
+    """Return a copy, made with several threads."""
+    if values.ndim != 1 or values.size <= _TAKEN_AT_ONCE:
+        return values.copy()
+    held = np.empty_like(values)
+
+    def fill(first: int) -> None:
+        rows = slice(first, first + _TAKEN_AT_ONCE)
+        np.copyto(held[rows], values[rows])
+
+    for _ in side_by_side(fill, range(0, values.size, _TAKEN_AT_ONCE), threads):
+        pass
+    return held
+
+
+def chosen(values: NDArray[Any], mask: NDArray[np.bool_], *, threads: int | None = None) -> NDArray[Any]:
+    """Return `values[mask]`, with several threads.
+
+    >>> chosen(np.array([5, 6, 7]), np.array([True, False, True]))
+    array([5, 7])
+    """
+    plain = values.ndim == 1 and values.itemsize in (4, 8) and values.dtype.kind in "fiu"
+    whole = values.flags.c_contiguous and mask.flags.c_contiguous and mask.shape == values.shape
+    if active_backend() != "compiled" or not (plain and whole):
+        return np.asarray(values[mask])
+    found = np.empty(np.count_nonzero(mask), values.dtype)
+    kernel.chosen(values, mask, found, threads=threads)
+    return found
 
 
 def _by_digits(

@@ -20,7 +20,7 @@ from apportion.linalg.rating_settings import RatingRound, TaskWeights
 
 Tensor = Any  # torch.Tensor; torch is optional where types are checked
 
-_MOST_AT_ONCE = 1 << 23  # observations at a time
+_MOST_AT_ONCE = 1 << 24  # observations at a time; each pass has thousands of operations, so few passes are better
 _SHARE_OF_MEMORY = 0.4  # share of the free memory of the device
 
 

@@ -81,7 +81,12 @@ def _left_out(
         own.append(solution[c][owner] - direction * step)
     if this_round.starting:
         return _standing_in(own[1:], this_round, arrays), (labels - own[0]) - features[1], solved
-    return arrays.stack(own[1:], 1), labels - dot(features, own), solved
+    return _beside(own[1:], arrays), labels - dot(features, own), solved
+
+
+def _beside(columns: list[Any], arrays: Any) -> Any:
+    """Return columns side by side, each in one piece of memory: they are read one by one."""
+    return arrays.stack(columns).T
 
 
 def _standing_in(tastes: list[Any], this_round: RatingRound, arrays: Any) -> Any:
@@ -91,7 +96,7 @@ def _standing_in(tastes: list[Any], this_round: RatingRound, arrays: Any) -> Any
     stretch = this_round.start_norm / arrays.where(
         lengths > this_round.shortest_taste, lengths, this_round.shortest_taste
     )
-    return arrays.stack([arrays.ones_like(lengths), *[taste * stretch for taste in latent]], 1)
+    return _beside([arrays.ones_like(lengths), *[taste * stretch for taste in latent]], arrays)
 
 
 def _solve(
@@ -170,7 +175,7 @@ def _votes(
     pairs = [(r, c) for r in range(latent) for c in range(r + 1)]
     for (r, c), scale in zip(pairs, this_round.summary_scales, strict=True):
         columns.append(sums((weights * tastes[:, 1 + r]) * tastes[:, 1 + c]) * (common / float(scale)))
-    return arrays.stack(columns, 1)
+    return _beside(columns, arrays)
 
 
 def clipped_votes(votes: Any, norm: float, step: float, arrays: Any = np) -> Any:

@@ -58,6 +58,23 @@ def task_counts(
         np.add.at(sums, picks[part], whole)
 
 
+def tasks_in_order(indptr: NDArray[np.int64], tasks: NDArray[np.int32], *, threads: int | None = None) -> bool:
+    """Return whether the tasks of every user are in ascending order, each once.
+
+    >>> tasks_in_order(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32))
+    True
+    >>> tasks_in_order(np.array([0, 3]), np.array([0, 1, 1], np.int32))
+    False
+    """
+    if active_backend() == "compiled" and tasks.dtype == np.int32 and tasks.flags.c_contiguous:
+        arguments = _Arguments(n_users=len(indptr) - 1, n_tasks=np.iinfo(np.int64).max)
+        arguments.indptr, arguments.tasks = indptr.ctypes.data, tasks.ctypes.data
+        return kernel.out_of_order(arguments, threads=threads) is None
+    starts = np.zeros(len(tasks) + 1, bool)
+    starts[indptr] = True
+    return bool((starts[1:-1] | (np.diff(tasks) > 0)).all())
+
+
 class _Arguments(ctypes.Structure):
     """`CountArguments` of `_users.cpp`."""
 

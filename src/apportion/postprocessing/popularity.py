@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.linalg.places import PROCESSORS, Place
+
 Floats = NDArray[np.floating[Any]]
 
 _GRID, _STEPS = 80, 60
@@ -24,7 +26,12 @@ class Popularity:
 
 
 def posterior_popularity(
-    noisy: Floats, stddev: float, ceiling: float, threshold: float = -math.inf, spared: Any = False
+    noisy: Floats,
+    stddev: float,
+    ceiling: float,
+    threshold: float = -math.inf,
+    spared: Any = False,
+    place: Place = PROCESSORS,
 ) -> Popularity:
     """Deconvolve released counts: fit their distribution over tasks, return each task's posterior.
 
@@ -38,26 +45,27 @@ def posterior_popularity(
         threshold: what a count had to reach to be released at all. The likelihood is then conditional on passing it,
             and the distribution is over the tasks that passed.
         spared: which counts did not have to reach it.
+        place: where to compute.
 
     Returns:
         Means above 0, whatever was released.
     """
     smallest = min(0.02 * max(stddev, 1.0), 0.1)
     grid = np.concatenate([[0.0], np.geomspace(smallest, max(ceiling, 10 * smallest), _GRID)])
-    distances = np.square((noisy[:, None] - grid) / stddev)
-    logs = -0.5 * distances
+    points, functions = place.placed(grid), place.functions
+    logs = -0.5 * functions.square((place.placed(np.asarray(noisy, np.float64))[:, None] - points) / stddev)
     if math.isfinite(threshold):
         passed = np.array([_log_normal((value - threshold) / stddev) for value in grid])
-        logs -= np.where(np.broadcast_to(spared, len(noisy))[:, None], 0.0, passed)
-    likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
-    prior = np.full(len(grid), 1 / len(grid))
+        logs -= place.placed(np.where(np.broadcast_to(spared, len(noisy))[:, None], 0.0, passed))
+    likelihood = functions.exp(logs - functions.amax(logs, axis=1, keepdims=True))
+    prior = place.placed(np.full(len(grid), 1 / len(grid)))
     for _ in range(_STEPS):  # the mean over tasks of a task's distribution over the grid
         prior = prior * ((1 / (likelihood @ prior)) @ likelihood) / len(noisy) + 1e-3 / len(grid)
         prior /= prior.sum()
     joint = likelihood * prior
     posterior = joint / joint.sum(axis=1, keepdims=True)
-    mean = np.maximum(posterior @ grid, _LEAST * smallest)
-    return Popularity(mean, np.maximum(posterior @ grid**2 - mean**2, 0.0))
+    mean = np.maximum(place.back(posterior @ points), _LEAST * smallest)
+    return Popularity(mean, np.maximum(place.back(posterior @ points**2) - mean**2, 0.0))
 
 
 def _log_normal(x: float) -> float:

@@ -10,6 +10,7 @@ Norms are computed in float64. The bounds hold with a relative margin `MARGIN`, 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
-from apportion.linalg.orders import take
+from apportion.linalg.orders import copied
+from apportion.linalg.threads import side_by_side
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours, moved_by_user
 
 MARGIN = 1e-6
@@ -153,7 +155,7 @@ class Weights(Hidden):
         signed: whether a weight may be negative.
     """
 
-    __slots__ = ("_description", "_indptr", "_neighbours", "_rearranged", "_signed", "_values")
+    __slots__ = ("_description", "_indptr", "_neighbours", "_of_rows", "_rearranged", "_signed")
 
     def __init__(
         self,
@@ -174,12 +176,20 @@ class Weights(Hidden):
                 "Expected every user's squared weights to sum to at most 1; at least one user's do not.",
                 argument="values",
             )
-        self._values = held
+        self._of_rows: FloatArray | None = held
+        self._describe(indptr, description, neighbours, signed)
+
+    def _describe(self, indptr: Offsets, description: str, neighbours: Neighbours, signed: bool) -> None:
         self._indptr: Offsets = _held(indptr)
         self._description = description
         self._neighbours = neighbours
         self._signed = signed
-        self._rearranged: tuple[Any, NDArray[np.float64]] | None = None
+        self._rearranged: tuple[Any, Any] | None = None
+
+    @property
+    def _values(self) -> Any:
+        """The weights in user-major order."""
+        return self._of_rows
 
     @property
     def description(self) -> str:
@@ -251,18 +261,19 @@ class Weights(Hidden):
     def _like(self, values: FloatArray, description: str) -> Weights:
         return Weights(values, self._indptr, description, self._neighbours, signed=self._signed)
 
-    def _in_order(self, order: NDArray[Any] | None) -> NDArray[np.float64]:
-        """Return the weights in another order of observations, in float64, as sums need them.
+    def _in_order(self, order: Any, arranged: Callable[[Any, Any], Any]) -> Any:
+        """Return the weights in the order of the tasks, in float64, as `arranged` brings them into it.
 
         The last result is kept, because every round asks for it again.
         """
         kept = self._rearranged
         if kept is None or kept[0] is not order:
-            arranged = np.array(self._values if order is None else take(self._values, order), np.float64)
-            arranged.flags.writeable = False
-            kept = (order, arranged)
+            kept = (order, self._arranged(order, arranged))
             self._rearranged = kept
         return kept[1]
+
+    def _arranged(self, order: Any, arranged: Callable[[Any, Any], Any]) -> Any:
+        return arranged(self._values, order.order)
 
     def belong_to(self, indptr: Offsets) -> bool:
         """Whether the weights were made for data with this layout."""
@@ -270,6 +281,40 @@ class Weights(Hidden):
 
     def __repr__(self) -> str:
         return f"Weights({self.description}; squares sum to <= 1 per user, values hidden)"
+
+
+class EqualWeights(Weights):
+    """The same weight for all rows of a user, so that their squares sum to 1. It is held once for each user.
+
+    Args:
+        indptr: offsets of users.
+        description: as for `Weights`, and so are the neighbours.
+        neighbours: see `description`.
+    """
+
+    __slots__ = ("_of_users",)
+
+    def __init__(self, indptr: Offsets, description: str, neighbours: Neighbours = ADD_REMOVE) -> None:
+        sizes = np.diff(indptr)
+        own = ((1 - MARGIN) / np.sqrt(np.maximum(sizes, 1))).astype(np.float32)
+        squares = sizes * np.square(own, dtype=np.float64)
+        if indptr[0] != 0 or not bool(((squares >= 0) & (squares <= 1.0)).all()):
+            raise InputError(
+                "Expected offsets from 0 on that give every user squared weights with a sum of at most 1.",
+                argument="indptr",
+            )
+        self._of_users = _held(own)
+        self._of_rows = None
+        self._describe(indptr, description, neighbours, signed=False)
+
+    @property
+    def _values(self) -> Any:
+        if self._of_rows is None:
+            self._of_rows = _held(np.repeat(self._of_users, np.diff(self._indptr)))
+        return self._of_rows
+
+    def _arranged(self, order: Any, arranged: Callable[[Any, Any], Any]) -> Any:
+        return arranged(self._of_users, order.indices)
 
 
 class Parts(Hidden):
@@ -329,7 +374,7 @@ def _refuse_extreme(norm: float) -> None:
 def _held(values: Any) -> Any:
     """Return a private copy, write-protected where the library supports it."""
     if isinstance(values, np.ndarray):
-        held = values.copy()
+        held = copied(values)
         held.flags.writeable = False
         return held
     return values.clone()
@@ -367,10 +412,16 @@ def _sum_of_squares(values: FloatArray, indptr: Offsets) -> NDArray[np.float64]:
         )
     sums = np.zeros(len(indptr) - 1)
     cuts = np.searchsorted(indptr, np.arange(0, len(values), _AT_A_TIME))
-    for first, last in itertools.pairwise(np.unique([*cuts, len(sums)])):
+    pieces = list(itertools.pairwise(np.unique([*cuts, len(sums)]).tolist()))
+
+    def fill(piece: tuple[int, int]) -> None:
+        first, last = piece
         filled = first + np.flatnonzero(np.diff(indptr[first : last + 1]))
         if len(filled):
             squares = np.square(values[indptr[first] : indptr[last]], dtype=np.float64)
             per_row = squares.sum(axis=1) if squares.ndim == 2 else squares
             sums[filled] = np.add.reduceat(per_row, indptr[filled] - indptr[first])
+
+    for _ in side_by_side(fill, pieces) if len(pieces) > 1 else map(fill, pieces):
+        pass
     return sums

@@ -25,7 +25,7 @@ from apportion.privacy import Plan, Purpose, Rows, Session, Share
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes
 from apportion.recommend.click_rounds import ReleasedVectors, beside_popularity, denoised_vectors, random_start
 from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTotals, default_dimension
-from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
+from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
     CLIP,
     RankLosses,
@@ -193,7 +193,8 @@ class ChoiceRounds:
         """Return the items with vectors from this release, and from the one before if it is given."""
         found = released if before is None else released.with_another(before)
         given = (items.exposure, self.settings.least_popularity, self.settings.steps)
-        return replace(items, rows=denoised_vectors(found.values, found.stddev, *given))
+        place = self.engine.kernels.place
+        return replace(items, rows=denoised_vectors(found.values, found.stddev, *given, place=place))
 
     def _rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own rows and released values."""
@@ -213,4 +214,4 @@ class ChoiceRounds:
 
 
 def _fold_in(items: Items, trust: Trust, settings: ClickSettings) -> FoldIn:
-    return fold_in(items, trust, observed=settings.observed, popularity_offset=settings.popularity_offset)
+    return Regressions(items, settings.observed, settings.popularity_offset).under([trust])[0]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.sparse_rows import SparseRows
+from apportion.linalg.places import PROCESSORS, Place
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.recommend.features.prior import regressors
@@ -54,6 +55,7 @@ def denoised_vectors(
     least_popularity: float,
     steps: int,
     features: SparseRows | None = None,
+    place: Place = PROCESSORS,
 ) -> Denoised:
     """Return the vectors of a round without what popularity alone explains, by empirical Bayes.
 
@@ -64,10 +66,11 @@ def denoised_vectors(
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
         steps: EM steps.
         features: public ones that move the mean of the prior; None for none.
+        place: where to compute if there are none.
     """
     vectors = beside_popularity(released, exposure)
     spread = np.maximum(exposure, least_popularity * exposure.mean())
     if features is None:
-        return denoise_rows(vectors, stddev, spread, steps)
+        return denoise_rows(vectors, stddev, spread, steps, place)
     explanatory = regressors(np.ones((len(vectors), 1)), features)
     return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, steps)

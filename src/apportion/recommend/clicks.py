@@ -48,7 +48,7 @@ from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoment
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.click_rounds import denoised_vectors, random_start
-from apportion.recommend.clicks_fold_in import Items, Trust, fold_in
+from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
     CLIP,
     RankLosses,
@@ -204,7 +204,7 @@ class ClickTastes:
 
     def __call__(self, users: Users, kernels: Kernels) -> Rows:
         """Return the row of every user."""
-        solved = self.fold_in.solve(kernels, users, np.ones(users.n_rows, np.float32))
+        solved = self.fold_in.solve(kernels, users, np.broadcast_to(np.float32(1), users.n_rows))
         return Rows.scaled(solved[:, 1:], self.norm)
 
 
@@ -341,12 +341,13 @@ class _Fit:
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         features = self._rows if self._settings.feature_prior else None
         stddev, given = moments.l2_sensitivity / share.mu, (self._settings.least_popularity, self._settings.steps)
-        return replace(items, rows=denoised_vectors(released, stddev, items.exposure, *given, features))
+        rows = denoised_vectors(released, stddev, items.exposure, *given, features, self._engine.kernels.place)
+        return replace(items, rows=rows)
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
         choices, share = self._choices(), self._votes_share()
-        losses = RankLosses(tuple(self._fold_in(items, each) for each in choices))
+        losses = RankLosses(self._regressions(items).under(choices))
         votes = Votes(losses, held_out, CLIP, in_words(choices), self._session.neighbours)
         self._held_out, self._reserved = None, 0.0
         total = add_up_one(self._engine, self._users, votes)
@@ -370,10 +371,11 @@ class _Fit:
         return ClickTastes(self._fold_in(items, Trust(self._settings.ridge, 0.0), with_features=False))
 
     def _fold_in(self, items: Items, trust: Trust, *, with_features: bool = True) -> FoldIn:
-        chosen = self._settings
+        return self._regressions(items, with_features=with_features).under([trust])[0]
+
+    def _regressions(self, items: Items, *, with_features: bool = True) -> Regressions:
         directions = self._directions.values if self._directions is not None and with_features else None
-        explanatory: dict[str, Any] = {"observed": chosen.observed, "popularity_offset": chosen.popularity_offset}
-        return fold_in(items, trust, **explanatory, directions=directions)
+        return Regressions(items, self._settings.observed, self._settings.popularity_offset, directions)
 
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""

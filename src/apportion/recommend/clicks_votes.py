@@ -45,13 +45,22 @@ class RankLosses:
 
     def __call__(self, kept: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
         """Return [n_users, n_settings]; zero for users who hold out no row."""
-        voting = kept.with_rows(shown.present[kept.owner])
-        pairs = zip(self.fold_ins, self._ranked, strict=True)
-        return np.stack([_losses(each, ranked, voting, shown, kernels) for each, ranked in pairs], axis=1)
+        voting = kept if shown.present.all() else kept.with_rows(shown.present[kept.owner])
+        rankings, places = self._rankings
+        asked = [ranking.asked(voting, shown) for ranking in rankings]
+        pairs = zip(self.fold_ins, places, strict=True)
+        return np.stack([_losses(each, asked[place], voting, shown, kernels) for each, place in pairs], axis=1)
 
     @cached_property
-    def _ranked(self) -> list[_Ranking]:
-        return [_Ranking.of(each.features) for each in self.fold_ins]
+    def _rankings(self) -> tuple[list[_Ranking], list[int]]:
+        """The different rankings, and which of them each regression uses; several may share the features."""
+        different: list[Any] = []
+        places = []
+        for features in (each.features for each in self.fold_ins):
+            place = next((k for k, known in enumerate(different) if known is features), len(different))
+            different += [features] if place == len(different) else []
+            places.append(place)
+        return [_Ranking.of(features) for features in different], places
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +78,34 @@ class _Ranking:
         place[ranked] = np.arange(len(ranked))
         return cls(np.ascontiguousarray(features[ranked], np.float32), place)
 
-    def worth(self, vectors: Floats, voting: Users, shown: Users, kernels: Kernels) -> Floats:
-        """Return the worth of each held-out row at its rank in its user's own list, without what the user kept."""
+    def asked(self, voting: Users, shown: Users) -> _Asked:
+        """Return what the ranks of held-out rows are asked with: each in its user's list, without what it kept."""
         kept, own = self.place[voting.column("tasks")], self.place[shown.column("tasks")]
         indptr = np.concatenate([[0], np.cumsum(kept >= 0)])[voting.indptr]
-        asked = Ranked(vectors, self.features, indptr, kept[kept >= 0], shown.owner, np.maximum(own, 0))
+        return _Asked(self.features, indptr, kept[kept >= 0], own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The ranked features, which of them each user leaves out, and the place of each held-out row; -1 for none."""
+
+    features: NDArray[np.float32]
+    indptr: NDArray[np.int64]
+    excluded: NDArray[np.int64]
+    own: NDArray[np.int64]
+
+    def worth(self, vectors: Floats, shown: Users, kernels: Kernels) -> Floats:
+        """Return the worth of each held-out row at its rank under these vectors of users."""
+        asked = Ranked(vectors, self.features, self.indptr, self.excluded, shown.owner, np.maximum(self.own, 0))
         half = min(_RANK, len(self.features) / 10)
-        return np.asarray(np.where(own >= 0, 1 / (1 + np.square(kernels.ranks(asked) / half)), 0.0))
+        return np.asarray(np.where(self.own >= 0, 1 / (1 + np.square(kernels.ranks(asked) / half)), 0.0))
 
 
-def _losses(fold_in: FoldIn, ranked: _Ranking, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
+def _losses(fold_in: FoldIn, asked: _Asked, voting: Users, shown: Users, kernels: Kernels) -> NDArray[np.float64]:
     """Solve on processors: a last bit can move a rank, so no bit of one user may depend on another user."""
-    vectors = fold_in.solve(kernels.on_processors, voting, np.ones(voting.n_rows, np.float32)).astype(np.float32)
-    worth = ranked.worth(vectors, voting, shown, kernels)
+    clicks = np.broadcast_to(np.float32(1), voting.n_rows)
+    vectors = fold_in.solve(kernels.on_processors, voting, clicks).astype(np.float32, copy=False)
+    worth = asked.worth(vectors, shown, kernels)
     return np.asarray(-np.bincount(shown.owner, worth, minlength=shown.n_users) / np.maximum(shown.sizes, 1))
 
 

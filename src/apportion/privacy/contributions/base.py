@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import RatingRound, TaskWeights
+from apportion.linalg.places import Place
 from apportion.linalg.ranks import Ranked
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, Offsets, Rows, Weights
@@ -96,6 +97,9 @@ class UserRun(Protocol):
     def remembered(self, value: object, make: Callable[[Any], Any]) -> Any:
         """Return what `make` makes of this run, and keep it if the run is in memory."""
 
+    def recalled(self, value: object) -> Any:
+        """Return what is kept of this run by `value`; None if nothing is."""
+
 
 class Kernels(Protocol):
     """What an engine computes with: segment sums on its device, and the local regressions of users.
@@ -110,6 +114,10 @@ class Kernels(Protocol):
         """Whether rows are copied to a device and stay there from pass to pass."""
 
     @property
+    def place(self) -> Place:
+        """Where to compute from released values."""
+
+    @property
     def on_processors(self) -> Kernels:
         """Return kernels whose results are the same on every machine, to the last bit."""
 
@@ -118,6 +126,12 @@ class Kernels(Protocol):
 
     def side_by_side(self, work: Callable[[Any], Any], pieces: Iterable[Any]) -> Iterator[Any]:
         """Yield what `work` returns for each piece, in order. Several pieces may be processed at the same time."""
+
+    def by_task(self, users: UserRun) -> TaskOrder:
+        """Return the rows of these users grouped by task, on the kernels' device."""
+
+    def arranged(self, values: Any, order: Any) -> Any:
+        """Return one number per row in another order, in float64, on the kernels' device."""
 
     def moments(
         self, order: TaskOrder, indices: NDArray[np.int32], rows: Any, coefficients: Floats, bound: float

@@ -16,7 +16,16 @@ from apportion import linalg
 from apportion.errors import InputError
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.bounds import Labels, ObservationRows, Rows
-from apportion.privacy.contributions.base import Contribution, Kernels, LabelsOf, RowsOf, Sums, UserRun, Weighting
+from apportion.privacy.contributions.base import (
+    Contribution,
+    Kernels,
+    LabelsOf,
+    RowsOf,
+    Sums,
+    TaskOrder,
+    UserRun,
+    Weighting,
+)
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
@@ -69,11 +78,12 @@ class TaskMoments(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the moments of the rows, computed on the kernels' device."""
         require_distinct_tasks(users)
-        rows, order = _rows(self.rows, users, kernels), users.by_task
-        coefficients = self.weights.of(users)._in_order(order.order)
+        rows, order = _rows(self.rows, users, kernels), kernels.by_task(users)
+        coefficients = self.weights.of(users)._in_order(order, kernels.arranged)
         if self.labels is not None:
-            coefficients = coefficients * _labels(self.labels, users, kernels)._values[order.order]
-        sums, _ = kernels.moments(order, _indices(users, rows), rows._values, coefficients, self._bound)
+            labels = _labels(self.labels, users, kernels)._values
+            coefficients = coefficients * kernels.arranged(labels, order.order)
+        sums, _ = kernels.moments(order, _indices(order, rows), rows._values, coefficients, self._bound)
         return (sums,)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
@@ -96,9 +106,9 @@ class TaskGrams(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the Gram matrices of the rows, computed on the kernels' device."""
         require_distinct_tasks(users)
-        rows, order = _rows(self.rows, users, kernels), users.by_task
-        weights = self.weights.of(users)._in_order(order.order)
-        return (kernels.grams(order, _indices(users, rows), rows._values, weights, self.rows.norm)[0],)
+        rows, order = _rows(self.rows, users, kernels), kernels.by_task(users)
+        weights = self.weights.of(users)._in_order(order, kernels.arranged)
+        return (kernels.grams(order, _indices(order, rows), rows._values, weights, self.rows.norm)[0],)
 
     def sealed(self, sums: Sums) -> tuple[BoundedSum, ...]:
         """Seal the matrices. One user's part has Frobenius norm at most the squared norm of a row."""
@@ -168,10 +178,12 @@ def _of_present(form: RowsOf, users: UserRun, kernels: Kernels) -> Any:
     return rows._values[users.present]
 
 
-def _indices(users: UserRun, rows: Rows) -> NDArray[np.int32]:
+def _indices(order: TaskOrder, rows: Rows) -> Any:
     """Return which row holds each observation's features, in task-major order: its user's row or its own."""
-    order = users.by_task
-    return order.order.astype(np.int32, copy=False) if isinstance(rows, ObservationRows) else order.indices
+    if not isinstance(rows, ObservationRows):
+        return order.indices
+    own = order.order
+    return own.astype(np.int32, copy=False) if isinstance(own, np.ndarray) else own
 
 
 def _whole(sums: NDArray[Any]) -> bool:

@@ -8,7 +8,6 @@ of settings on its own held-out rows and adds the differences from the first set
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.linalg import keyed_words
+from apportion.linalg.backend import active_backend
+from apportion.linalg.held_out import held_out_rows
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions.base import Contribution, Floats, Kernels, Sums, UserRun
 from apportion.privacy.contributions.clipped import Output, sealed_output, whole_parts
@@ -27,6 +27,7 @@ from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 _ROWS_AT_ONCE = 1 << 20  # rows in a batch, small enough to need no memory worth mentioning
 _ROWS_LOOKED_THROUGH = 1 << 22  # rows that are searched for voters at a time
 _ROWS_OF_VOTERS, _VOTERS = 1 << 17, 1 << 11  # rows of voters, and voters, that are processed at a time
+_TIMES_ON_DEVICE = 16  # as many on a device, which ranks them together
 
 
 @dataclass(frozen=True)
@@ -61,25 +62,22 @@ class HeldOut:
 
     def of(self, users: UserRun) -> NDArray[np.bool_]:
         """Return, for each row, whether it is held out. This depends on its own user's rows alone."""
-        return np.concatenate([np.zeros(0, bool), *(self._of_run(run) for run in users.runs(_ROWS_AT_ONCE))])
+        if active_backend() == "compiled":
+            return self._of_run(users)
+        return np.concatenate([np.zeros(0, bool), *map(self._of_run, users.runs(_ROWS_AT_ONCE))])
+
+    def of_runs(self, users: UserRun) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+        """Yield some of the users at a time, and which of their rows are held out, as remembered if it is."""
+        known: _Divided | None = users.recalled(self)
+        first = 0
+        for run in users.runs(_ROWS_LOOKED_THROUGH):
+            yield run, self.of(run) if known is None else known.held[first : first + run.n_rows]
+            first += run.n_rows
 
     def _of_run(self, users: UserRun) -> NDArray[np.bool_]:
-        """Rank only rows with a small hash. All rows with a still smaller hash are among them."""
         key = (self.seed % 2**256).to_bytes(32, "little")
-        own = keyed_words(key, users.keys)
-        voting = np.flatnonzero(_below(own, self.voters))
-        sizes = users.sizes[voting]
-        asked = np.arange(sizes.sum()) + np.repeat(users.indptr[voting] - np.cumsum(sizes) + sizes, sizes)
-        asking = np.repeat(voting, sizes)
-        points = np.stack([own[asking], users.column("tasks")[asked].astype(np.uint64)], axis=1)
-        hashes = keyed_words(key, points)
-        low = np.flatnonzero(_below(hashes, self.fraction))
-        low = low[np.lexsort((hashes[low], asking[low]))]
-        small, owner = asked[low], asking[low]
-        rank = np.arange(len(small)) - np.searchsorted(owner, owner)
-        held = np.zeros(users.n_rows, bool)
-        held[small[rank < np.minimum(self.most, users.sizes - 1)[owner]]] = True
-        return held
+        own = users.keys, users.indptr, users.column("tasks")
+        return held_out_rows(key, *own, fraction=self.fraction, voters=self.voters, most=self.most)
 
     def kept(self, users: Any) -> Any:
         """Return the users without their held-out rows. The result is kept while the users stay in memory."""
@@ -104,28 +102,23 @@ class _Divided:
     """The users without their held-out rows and with only these; each is made when it is first needed."""
 
     def __init__(self, users: Any, held: NDArray[np.bool_]) -> None:
-        self._users, self._held = users, held
+        self._users, self.held = users, held
 
     @cached_property
     def kept(self) -> Any:
-        return self._users.with_rows(~self._held)
+        return self._users.with_rows(~self.held)
 
     @cached_property
     def shown(self) -> Any:
-        return self._users.with_rows(self._held)
+        return self._users.with_rows(self.held)
 
 
-def _with_rows(users: Any, rows: NDArray[np.bool_]) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+def _with_rows(users: Any, rows: NDArray[np.bool_], times: int) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
     """Yield some users at a time, each with its entries of an array with one entry per row."""
     first = 0
-    for some in users.runs(_ROWS_OF_VOTERS, _VOTERS):
+    for some in users.runs(times * _ROWS_OF_VOTERS, times * _VOTERS):
         yield some, rows[first : first + some.n_rows]
         first += some.n_rows
-
-
-def _below(hashes: NDArray[np.uint64], fraction: float) -> NDArray[np.bool_]:
-    """Return which hashes are in the lowest fraction of all 64-bit numbers."""
-    return np.asarray((hashes >> np.uint64(11)) < np.uint64(math.floor(fraction * 2.0**53)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,22 +181,21 @@ class Votes(Contribution):
     def partial(self, users: UserRun, kernels: Kernels) -> Sums:
         """Return the sum of these users' differences, clipped and in whole steps."""
         total = self.output.zeros(users.n_tasks)
-        parts = (lambda pair: self._of_voters(pair[0], pair[1], kernels)), self._voters(users)
+        parts = (lambda pair: self._of_voters(pair[0], pair[1], kernels)), self._voters(users, kernels.rows_travel)
         for own in map(*parts) if kernels.rows_travel else kernels.side_by_side(*parts):  # threads would share a device
             total += own
         return (total,)
 
-    def _voters(self, users: UserRun) -> Iterator[tuple[Any, Any]]:
+    def _voters(self, users: UserRun, on_device: bool) -> Iterator[tuple[Any, Any]]:
         """Yield batches of users who hold out rows: with the rows that they kept, and with the held-out ones.
 
         Nothing is kept in memory, because each batch is used only once.
         """
-        for run in users.runs(_ROWS_LOOKED_THROUGH):
-            held = self.rows.of(run)
+        for run, held in self.rows.of_runs(users):
             voting = np.zeros(run.n_users, bool)
             voting[np.searchsorted(run.indptr, np.flatnonzero(held), side="right") - 1] = True
             voters, held = run.with_users(voting), held[np.repeat(voting, run.sizes)]
-            for some, of_some in _with_rows(voters, held):
+            for some, of_some in _with_rows(voters, held, _TIMES_ON_DEVICE if on_device else 1):
                 yield some.with_rows(~of_some), some.with_rows(of_some)
 
     def _of_voters(self, kept: Any, shown: Any, kernels: Kernels) -> NDArray[np.int64]:
