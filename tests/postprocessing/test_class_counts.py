@@ -1,4 +1,4 @@
-"""How many users are in each class, from noisy numbers: where lengths of users' vectors end, and users far from most."""
+"""How many users are in each class, from noisy numbers: lengths of users' vectors that end, and users far from most."""
 
 from __future__ import annotations
 
