@@ -91,6 +91,28 @@ def test_bins_and_ranks_are_named(run):
     assert ranks["estimates"][0]["noise_stddev"] is None
 
 
+@pytest.mark.parametrize("command", ["sum", "mean", "variance", "quantile", "histogram"])
+def test_a_column_of_values_that_also_divides_rows_is_refused_in_one_sentence(refused, command):
+    """It was a traceback."""
+    said = refused(command, "visits.csv", "--value", "year", "--range", 0, 9, "--by", "ward,year", *COMMON)
+    assert "Column 'year' cannot be both the values and what divides rows into groups" in said
+
+
+@pytest.mark.parametrize(("statistic", "most"), [("mean", 50.0), ("variance", 1250.0)])
+def test_a_plan_has_no_interval_wider_than_the_range(run, statistic, most):
+    plan = run(statistic, "visits.csv", *VALUES, "--by", "ward", *COMMON, "--plan", "--json").json
+    widths = [each["half_width"] for each in plan["widths"]]
+    assert max(widths) == most
+    assert min(widths) < most / 5
+
+
+def test_a_list_without_groups_is_said_in_words_and_not_shown_as_an_empty_table(run, folder):
+    (folder / "two.csv").write_text("who,ward\na,east\nb,west\n")
+    out = run("count", "two.csv", "--by", "ward", *COMMON).output
+    assert "No group is listed. Groups with few users are not listed: a group of about" in out
+    assert "its rank" not in out
+
+
 def test_a_plan_spends_nothing_and_reads_nothing(run, folder):
     (folder / "visits.csv").write_text("not,a,table\n")
     run("ledger", "init", "visits.db", "--account", "visits", *ACCOUNT)

@@ -45,6 +45,8 @@ def run_by_group(
     """
     if options.by is None and "keys" in _given({"keys": None}):
         raise click.UsageError("--keys needs --by.")
+    if value is not None and value in [column for column, _ in options.bins_by]:
+        raise click.UsageError(f"Column {value!r} cannot be both the values and what divides rows into groups.")
     if options.plan:
         _print_plan(statistics, options, settings, as_json=as_json)
         return

@@ -39,6 +39,8 @@ def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any)
 def _as_table(result: Estimates) -> str:
     from apportion.report.estimates import columns_of
 
+    if not result.rows:
+        return " ".join(["No group is listed.", *result.caveats[1:]])
     columns = columns_of(result)
     return table([name.lower() for name in columns], list(zip(*columns.values(), strict=True)))
 

@@ -3,8 +3,9 @@
 Classes are octaves: of users' sizes, or of how far their sums lie from a centre. If there are few users and much noise,
 single counts mean nothing, so a shape is fitted to all counts together: two halves of normal distributions of the
 logarithm, each with a spread of its own. Numbers of users may also fall by a constant factor with every octave of
-sizes, as in a power law. Shapes are averaged by how well they fit. If a count lies far outside the noise around the
-fit, the count is used instead of the fit. So with a large budget the estimates are the released counts.
+sizes, as in a power law, and lengths of users' vectors may end where half of a normal distribution is cut off. Shapes
+are averaged by how well they fit. If a count lies far outside the noise around the fit, the count is used instead of
+the fit. So with a large budget the estimates are the released counts.
 
 A choice that is based on counts should be good under every shape that fits, not only under their average. For example,
 the average may have a few spurious users in a class of large sizes, while few of the shapes do (`LikelyCounts.each`).
@@ -21,16 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Kind = Literal["sizes", "distances", "norms"]
+Kind = Literal["sizes", "distances", "norms", "lengths"]
 
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _RARE = 2.0  # by which it is lower for shapes that fall off by a constant factor
-_NEAR, _FAR = (
-    {"sizes": 3.0, "distances": 2.0, "norms": 2.0},
-    6.0,
-)  # standard deviations of noise that an odd count must stand out by
+# standard deviations of noise that an odd count must stand out by, near other users and far from them
+_NEAR = {"sizes": 3.0, "distances": 2.0, "norms": 2.0, "lengths": 2.0}
+_FAR = {"sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
+_CUT = 1.5  # spreads above the middle at which shapes of lengths may end
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
 _WIDE, _PER_WIDE = (3.4, 4.4), 1.0  # further spreads of L1 norms, whose first classes are narrow; and what each costs
@@ -74,7 +75,7 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     weights = np.exp(scores - scores.max())
     fitted = (weights * totals) @ shapes / weights.sum()
     odd = noisy - fitted
-    least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR) * stddev
+    least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR[kind]) * stddev
     with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
         believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
     kept = weights > _LEAST_WEIGHT * weights.sum()
@@ -108,13 +109,15 @@ def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     from scipy.special import ndtr
 
     tails = (0.0, 1.0) if kind == "sizes" else (0.0,)
+    cuts = (np.inf, _CUT) if kind == "lengths" else (np.inf,)
     rights = (*_RIGHT, *_WIDE) if kind == "norms" else _RIGHT
-    middles, left, right, long = (
+    middles, left, right, long, cut = (
         np.ravel(grid)[:, None]
-        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, rights, tails, indexing="ij")
+        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, rights, tails, cuts, indexing="ij")
     )
     ends = np.arange(1, classes) - middles
-    beyond = np.where(long > 0, -np.expm1(-np.maximum(ends, 0.0) / right), 2 * ndtr(ends / right) - 1)
+    normal = np.minimum((2 * ndtr(ends / right) - 1) / (2 * ndtr(cut) - 1), 1.0)
+    beyond = np.where(long > 0, -np.expm1(-np.maximum(ends, 0.0) / right), normal)
     halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right / 2 * beyond)
     below = halves * 2 / (left + right)
     shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)

@@ -95,6 +95,11 @@ class Norms:
         """About how much of a user is in one group: its L1 norm, divided by the square of the ratio."""
         return self.total() / max(float(self.counts.sum()), 1e-9) / (self.ratio or 1.0) ** 2
 
+    def seen_groups(self, noise: float, n_groups: int) -> float:
+        """How many groups there are, or would be if each were as large as its noise: smaller ones cannot be seen."""
+        typical = float((self.counts * self.points).sum()) / max(float(self.counts.sum()), 1e-9)
+        return min(float(n_groups), max(self.total() / max(noise * typical, 1e-9), 1.0))
+
     def shift(self, cap: float) -> float:
         """Return by how many octaves the cap moves the mean octave, with users weighed by their L1 norms."""
         places, weights = np.log2(self.points), self.counts * self.totals
@@ -167,10 +172,11 @@ def least_error(norms: Norms, noise: float, n_groups: int) -> tuple[float, float
         noise: standard deviation of the noise in a number that one user moves by 1.
         n_groups: how many groups share the total.
     """
-    return min((squared_error(noise * cap, n_groups, norms.total(cap), norms.off(cap)), cap) for cap in _tried(norms))
+    seen = norms.seen_groups(noise, n_groups)
+    return min((squared_error(noise * cap, seen, norms.total(cap), norms.off(cap)), cap) for cap in _tried(norms))
 
 
-def squared_error(noise: float, n_groups: int, total: float, off: float) -> float:
+def squared_error(noise: float, n_groups: float, total: float, off: float) -> float:
     """The squared error of a typical group's total, as a share, if noise and what else may be off are these."""
     return (noise * n_groups / max(total, 1e-9)) ** 2 + _UNEVEN * off**2
 

@@ -6,6 +6,7 @@ keys exist. So they never leave. They make a column of the rows, which engines r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,9 @@ from apportion.privacy.keys import Listed, OwnWeights
 
 Floats = NDArray[np.float64]
 
-SURE = 0.5  # standing of a key that will pass
+SURELY = 0.3  # least standing of a key that will pass
+_BELOW = 0.5  # deviations of noise below the level, from which on a key needs less than full weight
+_PRIOR = 5.0  # keys
 
 
 class NoisyCounts(Hidden):
@@ -53,15 +56,25 @@ class Seen(Listed):
     own: OwnWeights
     hidden: NoisyCounts
 
-    def standing(self, users: Any, texts: Sequence[str], chance: float, sure: float) -> Any:
+    @property
+    def tail(self) -> float:
+        """How slowly counts of keys fall off, from the list: 1 where they are as one over their rank.
+
+        It is the mean logarithm of listed counts over the threshold (Hill, 1975), as if five more had the mean 1.
+        """
+        beyond = [math.log(max(count / self.threshold, 1.0)) for count in self.counts[~self.known].tolist()]
+        return (math.fsum(beyond) + _PRIOR) / (len(beyond) + _PRIOR)
+
+    def standing(self, users: Any, texts: Sequence[str], chance: float, level: float) -> Any:
         """Return the users with a column "standing" for each of their keys, from the noisy count x of the key alone.
 
         Args:
             users: with a column "tasks" of codes.
             texts: of the keys, by code.
             chance: a key with x below has no chance, and stands at 0.
-            sure: a key with x from here on will pass, and stands at 1/2.
+            level: the count that passes half of the time. The further x is above, the less weight the key needs.
         """
         noisy = self.hidden._found(_KEY, texts)
-        column = np.where(noisy < chance, 0.0, np.where(noisy >= sure, SURE, 1.0))
+        needed = level / np.maximum(noisy + _BELOW * self.scale, level)
+        column = np.where(noisy < chance, 0.0, np.maximum(needed, SURELY))
         return users.with_columns(standing=column[users.column("tasks")] if len(column) else np.zeros(0))

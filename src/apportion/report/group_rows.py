@@ -86,7 +86,8 @@ def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
     )
     told = [
         f"{whose}; the wider ones hold for all groups together. They account for the noise that privacy added, and "
-        "for the bound on each user over all of its groups."
+        "for the bound on each user over all of its groups, as far as released numbers show whom it cuts: noise hides "
+        "a few users with many more rows than the others, and what they have beyond the bound is in no number."
     ]
     if fitted.threshold_ is not None:
         told.append(_words_on_threshold(fitted))

@@ -35,7 +35,7 @@ def seen(scale=1.0, most=300, texts=(), counts=()):
 
 
 def second(rows, form):
-    """Hidden counts of the second round; a key stands by its text alone: a third each at 0, 1/2 and 1."""
+    """Hidden counts of the second round; a key stands by its text alone: a third each at the least, at 0.6 and at 1."""
     users, keys = zip(*rows, strict=True)
     data = rows_by_group(list(users), [[str(key) for key in keys]], len(rows))
     noisy = seen(texts=[str(key) for key in range(60)], counts=[float(key % 3) for key in range(60)])
@@ -60,6 +60,48 @@ def test_removing_any_user_moves_the_second_counts_by_at_most_one_and_no_key_by_
     given_to = raw_copy(second(alone, form)).counts
     if len(given_to):
         assert given_to.max() <= form.own.each("gaussian")[len(given_to) - 1]
+
+
+def weights_of(standing, reach):
+    """What one user of these standings gives to its keys."""
+    keys = [f"key {place:02}" for place in range(len(standing))]
+    users = rows_by_group(["u"] * len(keys), [keys], len(keys)).held().with_columns(standing=np.array(standing, float))
+    return raw_copy(KeyedSum(add_up_one(ENGINE, users, SecondKeyCounts(300, reach)), keys)).counts
+
+
+def test_what_keys_at_the_reach_leave_goes_to_keys_that_stand_lower():
+    """Two keys are at 1.2/2 each, so 0.28 of the unit is left for two others; it was lost before."""
+    given_to = weights_of([1, 1, 0, 0], 1.2)
+    assert given_to == pytest.approx([0.6, 0.6, 0.14**0.5, 0.14**0.5], rel=1e-6)
+    in_proportion = weights_of([1, 1, 0.4, 0.2], 1.2)
+    assert in_proportion[2] == pytest.approx(2 * in_proportion[3])
+    assert np.square(in_proportion).sum() == pytest.approx(1, rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=300), st.floats(1, 4))
+def test_every_key_that_a_user_takes_has_weight_and_squares_add_up_to_at_most_one(standing, reach):
+    given_to = weights_of(standing, reach)
+    assert len(given_to) == len(standing)
+    assert given_to.min() > 0
+    assert math.fsum(np.square(given_to)) <= 1
+    assert given_to.max() <= reach / math.sqrt(len(standing))
+
+
+def test_keys_need_less_weight_the_further_they_are_above_the_level_and_none_of_their_own_far_below():
+    noisy = seen(0.5, texts=["a", "b", "c", "d", "e"], counts=[0.9, 1.1, 2.0, 3.75, 40.0])
+    data = rows_by_group(["u"] * 5, [["a", "b", "c", "d", "e"]], 5)
+    column = noisy.standing(data.held(), data.texts, 1.0, 2.0).column("standing")
+    assert np.asarray(column) == pytest.approx([0.0, 1.0, 2 / 2.25, 0.5, 0.3])
+
+
+@pytest.mark.parametrize("exponent", [0.6, 1.0, 1.5])
+def test_the_tail_of_a_list_is_the_exponent_of_its_ranks(exponent):
+    counts = 9.0 * (1000 / np.arange(1, 1001)) ** exponent
+    listed = Seen(("k",) * 1000, counts, np.zeros(1000, bool), 9.0, 1.0, OwnWeights(300, 2), seen().hidden)
+    assert listed.tail == pytest.approx(exponent, abs=0.02)
+    assert seen().tail == 1.0
+    assert key_rounds.hope_for(0.6, 1.0) < key_rounds.hope_for(1.5, 1.0)
 
 
 @pytest.mark.parametrize("scale", [0.4, 3.0])

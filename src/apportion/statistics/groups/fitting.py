@@ -155,7 +155,7 @@ def _boxed_norms(noisy: Floats, stddev: float, edges: Floats, exact: int) -> Use
 
 
 def _norms(noisy: Floats, stddev: float, edges: Floats, exact: int, *, pure: bool) -> UsersNorms:
-    likely = likely_counts(noisy[: len(edges)], stddev, "norms" if pure else "distances", laplace=pure)
+    likely = likely_counts(noisy[: len(edges)], stddev, "norms" if pure else "lengths", laplace=pure)
     ratio = None if pure else float(noisy[len(edges)]) * _MOST_RATIO / max(float(likely.mean.sum()), 1.0)
     held = None if ratio is None else float(np.clip(ratio, 1.0, _MOST_RATIO))
     norms = Norms.of(likely, edges, held, exact)

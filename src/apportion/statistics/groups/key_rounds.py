@@ -1,8 +1,9 @@
 """A private list with as many keys as the budget buys: two rounds, and a decision by the noisy counts of both.
 
-The first round has a fifth of the budget. Keys that pass are listed, and users give no more weight to them. Nor do they
-give weight to keys that have hardly a chance; keys that will pass anyway get half. The second round has the rest. A key
-is listed by a sum of its two noisy counts, so the first round's budget is not lost (docs/proofs/key_rounds.md).
+The first round has a fifth of the budget. Keys that pass are listed, and users give no more weight to them. Keys that
+have hardly a chance get only what a user's other keys leave, and keys that will pass anyway get less. The second round
+has the rest. A key is listed by a sum of its two noisy counts, so the first round's budget is not lost
+(docs/proofs/key_rounds.md).
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from apportion.privacy.purposes import Purpose
 from apportion.privacy.seen_keys import Seen
 
 FIRST: Final = 0.2  # of the budget
-FIRST_DELTA: Final = 0.1  # of the part of δ for the list
+FIRST_DELTA: Final = 0.05  # of the part of δ for the list
 MOST_KEYS: Final = 300  # of one user that count
-_LEAST: Final = 3  # keys that a user counts as having in the first round
-_TRUST: Final = 0.8  # of a count of the first round beside one of the second, given their noise
-_HOPE, _HOPE_PER_MU, _SURE = 1.5, 1.0, 0.8  # deviations of the first noise: below the level with hope, above it surely
+_LEAST: Final = 2  # keys that a user counts as having in the first round
+_TRUST: Final = 0.7  # of a count of the first round beside one of the second, given their noise
+_HOPE, _PER_TAIL, _PER_MU = 1.5, 0.75, 1.0  # deviations of the first noise below the level with hope, see `hope_for`
+_HOPES = (0.5, 3.0)  # least and most of them, before the budget
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,18 @@ def reach_for(mu: float) -> float:
     return 1.2 + 0.3 / (0.1 + mu)
 
 
+def hope_for(tail: float, mu: float) -> float:
+    """How far below the level a key may be and still gets weight of its own, in deviations of the first noise.
+
+    Where counts fall off slowly there are many keys below the level, so leaving them out frees much weight.
+
+    >>> hope_for(1.0, 0.5), hope_for(0.6, 0.5)
+    (2.0, 1.7)
+    """
+    least, most = _HOPES
+    return min(max(_HOPE + _PER_TAIL * (tail - 1), least), most) + _PER_MU * mu
+
+
 def release_most_keys(data: RowsByGroup, session: Session, engine: Engine) -> KeyList:
     """Spend the whole budget on the list of keys.
 
@@ -68,8 +82,8 @@ def release_most_keys(data: RowsByGroup, session: Session, engine: Engine) -> Ke
     second = SecondLook((1 - FIRST_DELTA) * delta, first, _TRUST * FIRST / (1 - FIRST))
     form = SecondKeyCounts(MOST_KEYS, reach_for(session.budget.mu))
     level = second.level(form.own, first.scale * (FIRST / (1 - FIRST)) ** 0.5)
-    hope = level - (_HOPE + _HOPE_PER_MU * session.budget.mu) * first.scale
-    users = first.standing(rest.held(), rest.texts, hope, level + _SURE * first.scale)
+    hope = level - hope_for(first.tail, session.budget.mu) * first.scale
+    users = first.standing(rest.held(), rest.texts, hope, level)
     further: Any = add_up_one(engine, users, form)
     found: Listed = session.release_with(second, Purpose.MORE_KEYS, KeyedSum(further, rest.texts), shares.one("second"))
     return KeyList(tuple(sorted((*first.texts, *found.texts))), len(first.texts), found.threshold)

@@ -112,7 +112,9 @@ def _widths(name: str, unit: float, value_range: tuple[float, float]) -> list[Pl
     low, high = value_range
     if name in _OF_SIZE:
         factor = BOTTOM * _TYPICAL_RATIO * ((high - low) if name == "mean" else (high - low) ** 2 / 2)
-        return [PlannedWidth(name, reach, size, unit * reach * factor / size) for reach in REACHES for size in SIZES]
+        most = (high - low) / 2 if name == "mean" else (high - low) ** 2 / 8  # from end to end of what is possible
+        pairs = [(reach, size) for reach in REACHES for size in SIZES]
+        return [PlannedWidth(name, reach, size, min(unit * reach * factor / size, most)) for reach, size in pairs]
     factor = max(abs(low), abs(high)) if name == "sum" else 1.0
     return [PlannedWidth(name, reach, None, unit * reach * factor) for reach in REACHES]
 

@@ -1,0 +1,39 @@
+"""How many users are in each class, from noisy numbers: lengths of users' vectors that end, and users far from most."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apportion.postprocessing.class_counts import class_counts
+
+CLASSES, USERS, STDDEV = 41, 3000, 19.0
+
+
+def by_class(octaves):
+    return np.bincount(np.floor(2 * octaves).astype(int) + 6, minlength=CLASSES).astype(float)
+
+
+def users_found_beyond(lengths, kind):
+    """How many users are found beyond the largest length, on average over 40 draws of the noise."""
+    true, rng = by_class(np.log2(lengths)), np.random.default_rng(1)
+    last = int(np.flatnonzero(true)[-1])
+    noisy = true + STDDEV * rng.standard_normal((40, CLASSES))
+    return float(np.mean([class_counts(each, STDDEV, kind)[last + 1 :].sum() for each in noisy]))
+
+
+def test_hardly_any_user_is_found_beyond_lengths_that_end():
+    lengths = np.sqrt(np.random.default_rng(0).integers(1, 41, USERS))
+    assert users_found_beyond(lengths, "lengths") < 0.6 * users_found_beyond(lengths, "distances")
+
+
+def test_long_tails_of_lengths_are_found_as_before():
+    lengths = np.exp(np.random.default_rng(0).normal(1, 0.8, USERS)).clip(1, 500)
+    noisy = by_class(np.log2(lengths)) + STDDEV * np.random.default_rng(1).standard_normal(CLASSES)
+    one, other = (class_counts(noisy, STDDEV, kind) for kind in ("lengths", "distances"))
+    assert np.abs(one - other).max() < 0.01 * USERS
+
+
+def test_two_hundred_users_of_many_rows_are_not_taken_for_noise():
+    noisy = by_class(np.log2(np.full(USERS, 3.0)))
+    noisy[24] = 6 * STDDEV
+    assert class_counts(noisy, STDDEV, "lengths")[24] > 30 > class_counts(noisy, STDDEV, "distances")[24]
