@@ -107,7 +107,7 @@ class Pace:
             n_tasks: how many items there are.
         """
         most = min(default_dimension(mu, n_users, n_tasks), n_tasks, self.longest)
-        return max(min(_FEWEST_DIRECTIONS, most), round(most * min(1.0, budget_mu) ** self.slower))
+        return max(min(_FEWEST_DIRECTIONS, most), round(most * float(min(1.0, budget_mu) ** self.slower)))
 
 
 TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1, slower=0.4, popularity_offset=8.0)
