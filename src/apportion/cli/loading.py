@@ -250,7 +250,7 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Place) ->
         item = data.task_ids.id_of(int(data.tasks[first]))
         raise InputError(
             f"{name_of(path)}: the value {data.values[first]:g} of user {user!r} for item {item!r} is "
-            f"outside the scale {low:g} to {high:g}",
+            f"outside the scale {low:g} to {high:g} (rows that count plays or visits are clicks, not ratings)",
             argument="value_range",
             remedy="declare the scale with",
         )
