@@ -31,6 +31,7 @@ def refused(run, folder):
     ("header", "lines", "words"),
     [
         ("user,item,rating", [[1, 1, 5], [2, 1, 7], [2, 3, 4]], "7 of user 2 for item 1 is outside the scale 1 to 5"),
+        ("user,song,plays", [[1, 1, 5], [2, 1, 70], [2, 3, 4]], "(rows that count plays or visits are clicks"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "inf"], [2, 3, 4]], "holds inf in row 2"),
         ("user,item,rating", [[1, 1, 5], [2, 1, "good"], [2, 3, 4]], "'good'"),
         (

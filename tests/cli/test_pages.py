@@ -132,3 +132,21 @@ def test_a_page_fits_a_phone_and_an_accessibility_check_finds_nothing(command, r
         found = axe.Axe().run(page)
         assert found.response["violations"] == [], found.generate_report()
         context.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explore", "{model}", "--out"),
+        ("card", "{model}", "--page"),
+        ("audit", "{model}", "--out"),
+        ("plan", "--users", 400, "--items", 60, "--rows-per-user", 15, "--page"),
+    ],
+)
+def test_the_name_of_a_page_gets_its_ending_or_a_browser_shows_source(command, run, fitted, folder):
+    given = [str(word).format(model=fitted / "ratings") for word in command]
+    said = run(*given, "page-2.5")
+    assert [path.name for path in folder.glob("page*")] == ["page-2.5.html"]
+    assert "page-2.5.html" in said.stdout + said.stderr
+    run(*given, "other.htm")
+    assert (folder / "other.htm").is_file()

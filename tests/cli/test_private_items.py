@@ -68,3 +68,14 @@ def test_an_account_needs_a_part_of_delta_for_a_private_list(owned):
 def test_tuning_refuses_a_private_list(owned):
     refused = answered("tune", owned, "--epsilon", 5, "--items", "private", "--try", "rounds=1,2", code=2)
     assert "not accounted for here" in refused.stderr
+
+
+@pytest.mark.parametrize("what", ["--ratings", "--clicks"])
+def test_declared_users_who_are_too_few_for_a_list_are_told_before_anything_is_spent(ratings, what):
+    answered("ledger", "init", "led.db", "--account", "a", "--epsilon", 10, "--delta", 1e-4, "--keys-delta", 1e-5)
+    charged = ("--ledger", "led.db", "--account", "a", "--out", "m", *QUICK)
+    said = answered("fit", ratings, what, "--epsilon", 0.02, "--n-users", 300, *charged, code=2)
+    assert "300 users are too few for a private list of items at this budget" in said.stderr
+    assert "Nothing was spent; if your catalogue is public, give it with --items" in said.stderr
+    assert "Spent: epsilon 0 at" in answered("ledger", "status", "led.db").stdout
+    answered("fit", ratings, what, "--epsilon", 8, "--n-users", 300, *charged)

@@ -7,6 +7,8 @@ import csv
 import pyarrow.parquet as parquet
 import pytest
 
+from apportion.recommend.rating_settings import CHOICE_SHARE
+
 
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
 def test_every_user_gets_k_items_that_they_do_not_have(run, fitted, ratings, rows, kind):
@@ -73,6 +75,24 @@ def test_similar_items_come_with_similarity_and_reliability(run, fitted):
     assert values == sorted(values, reverse=True)
     assert all(0 <= each["reliability"] <= 1 and each["item"] != 3 for each in answer["similar"])
     assert "similar item" in run("similar", fitted / "ratings", 3).stdout
+
+
+def test_a_model_of_one_item_says_that_none_is_similar(refused, run, write):
+    name = write("one.csv", "user,item,rating", [(user, 7, 1 + user % 5) for user in range(300)])
+    run("fit", name, "--epsilon", 8, "--out", "one")
+    assert "This model has a single item, so none is similar to it." in refused("similar", "one", 7)
+
+
+def test_lists_in_the_order_of_choices_say_what_the_score_is(run, fitted, ratings):
+    run("fit", ratings, "--epsilon", 20, "--rank-by", "choice", "--rounds", 3, "--out", "choosing")
+    said = "Items are in the order of likely choices; the score is the predicted value."
+    assert said in run("recommend", "choosing", ratings, "-k", 3, "--user", 7).stderr
+    assert said not in run("recommend", fitted / "ratings", ratings, "-k", 3, "--user", 7).stderr
+
+
+def test_the_help_names_the_share_of_the_budget_that_choices_take(run):
+    said = " ".join(run("fit", "--help").stdout.split())
+    assert f"will choose and value, for {100 * CHOICE_SHARE:g} % of the budget" in said
 
 
 def test_similar_items_of_many_items_are_written_as_rows(run, fitted, write, folder):

@@ -121,3 +121,16 @@ def test_a_study_names_the_same_rules(run, write, rows, folder):
 def test_json_holds_the_rules_and_no_number_of_rows(run, write, rows):
     name = write("gaps.csv", "user,item,rating", [*rows, *((user, 3, "") for user in range(777))])
     assert "777" not in json.dumps(run("fit", name, *FIT, "--json").json["statement"]["rules"])
+
+
+def test_clicks_name_a_column_that_may_say_which_rows_are_clicks(fitted, run, write, rows):
+    name = write("clicks.csv", "user,item,clicked,timestamp", [(*row[:2], row[2] > 3, 5) for row in rows])
+    said = fitted(name)[2]
+    assert "Treating the rows as clicks" in said
+    assert "Not used: clicked. Every row counts as a click" in said
+    chosen, rules, told = fitted(name, "--value", "clicked", "--min-value", 1)
+    assert "Not used" not in told
+    assert "that only rows with a value of at least 1 were kept" in rules
+    only = write("only.csv", "user,item", [row[:2] for row in rows if row[2] > 3])
+    assert chosen == fitted(only)[0]
+    assert "Not used" not in fitted(name, "--clicks")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zipfile
 from pathlib import Path
 
 import duckdb
@@ -162,6 +163,11 @@ NAMES_REFUSED = {
     "two items": ({}, ["user", "item", "song"], "'item', 'song' among 'user', .* the item; say which with task="),
     "no header": ({}, ["u7", "i3", "4.5"], "'u7', 'i3', '4.5'; if the first line holds data, name the columns with"),
     "two values": ({}, ["user", "item", "rating", "score"], "'rating', 'score' among .* could each be the value"),
+    "one value twice": (
+        {},
+        ["user", "item", "rating", "rating"],
+        "Column 'rating' occurs 2 times; the columns are .*; rename one",
+    ),
     "missing": (
         {"value": "stars"},
         ["user", "item"],
@@ -174,10 +180,47 @@ NAMES_REFUSED = {
 @pytest.mark.parametrize(("choices", "names", "sentence"), NAMES_REFUSED.values(), ids=NAMES_REFUSED)
 def test_names_that_cannot_be_settled_are_listed(choices, names, sentence):
     with pytest.raises(InputError, match=sentence):
-        Interactions.from_frame(pa.table({name: [1, 2] for name in names}), **choices)
+        Interactions.from_frame(pa.Table.from_arrays([pa.array([1, 2])] * len(names), names=names), **choices)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Kunden-Nr", "Artikel", "Bewertung", "Zeitstempel"),
+        ("utilisateur", "produit", "évaluation", "horodatage"),
+        ("usuario", "artículo", "calificación", "timestamp"),
+    ],
+)
+def test_german_french_and_spanish_names_are_guessed(names):
+    frame = pa.table(dict(zip(names, ([3, 4], [1, 2], [1.0, 2.0], [5, 6]), strict=True)))
+    assert Interactions.from_frame(frame) == Interactions.from_arrays([3, 4], [1, 2], [1.0, 2.0], [5, 6])
 
 
 # -- files --
+
+
+@pytest.mark.parametrize("written", [("true", "false", "true"), ("True", "False", "TRUE")])
+def test_truth_values_in_words_are_1_and_0_as_in_a_parquet_file(tmp_path, written):
+    truths = pa.table({"user": ["a", "b", "c"], "item": ["x", "y", "x"], "rating": [True, False, True]})
+    lines = [f"{user},{item},{word}" for user, item, word in zip("abc", "xyx", written, strict=True)]
+    (tmp_path / "words.csv").write_text("\n".join(["user,item,rating", *lines]))
+    pyarrow.parquet.write_table(truths, tmp_path / "truths.parquet")
+    found = Interactions.read(tmp_path / "words.csv")
+    assert found == Interactions.read(tmp_path / "truths.parquet")
+    assert found.values.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_a_truth_value_among_numbers_is_refused(tmp_path):
+    (tmp_path / "mixed.csv").write_text("user,item,rating\na,x,4\nb,y,true\n")
+    with pytest.raises(InputError, match="Column 'rating' holds 'true' in row 2"):
+        Interactions.read(tmp_path / "mixed.csv")
+
+
+def test_a_zip_archive_is_called_so(tmp_path):
+    with zipfile.ZipFile(tmp_path / "ratings.zip", "w") as archive:
+        archive.writestr("ratings.csv", "user,item,rating\na,x,4\nb,y,3\n")
+    with pytest.raises(InputError, match=r"ratings\.zip: This is a ZIP archive .*; unpack it"):
+        Interactions.read(tmp_path / "ratings.zip")
 
 
 def test_a_csv_file_and_a_parquet_file_give_the_same_data(tmp_path):

@@ -20,7 +20,7 @@ from apportion.errors import InputError
 from apportion.privacy import Purpose, SeededNoise
 from apportion.privacy.statement import Tuning
 from apportion.recommend import PrivateRatingRecommender, RatingSettings, load, ratings, save
-from apportion.recommend.choice_rounds import Choices, stands_out, takes_long
+from apportion.recommend.choice_rounds import TO_PREDICT_VALUES, TO_RANK, Choices, clarity, stands_out, takes_long
 from apportion.recommend.choosing import DRAWN, EXPLORING_PLACE, PRIME, STRIDE, history_seeds, mixed
 from apportion.recommend.model import RatingModel
 from apportion.recommend.rating_settings import CHOICE_SHARE
@@ -255,6 +255,28 @@ def test_choices_are_learned_only_if_popularity_is_clear_and_users_have_many_row
     assert not stands_out(popularity, 2000.0, mu=1.0)  # √n = 5, 25 rows
     assert not takes_long(50_000.0)
     assert takes_long(60_000.0)
+
+
+def test_at_small_budgets_a_ranking_learns_directions_in_proportion_to_the_budget():
+    sizes = {"n_users": 6040.0, "n_tasks": 3706}
+    ranking = [TO_RANK.dimension(mu, 0.55 * mu, **sizes) for mu in (0.125, 0.25, 0.5, 1.0, 2.0)]
+    values = [TO_PREDICT_VALUES.dimension(mu, 0.55 * mu, **sizes) for mu in (0.25, 1.0)]
+    assert ranking == [3, 4, 8, 15, 23]
+    assert values == [7, 15]
+    assert TO_RANK.dimension(0.1, 0.05, 300.0, 60) == 2  # as many as the noise allows
+    assert TO_RANK.dimension(2.0, 1.0, 6040.0, 2) == 2
+
+
+def test_how_far_choices_are_trusted_follows_how_clear_popularity_is(monkeypatch):
+    popularity = np.full(200, 50.0)  # 1,000 users with √n = 10
+    assert [clarity(popularity, 1000.0, mu=mu) for mu in (0.09, 0.45, 0.9, 1.8)] == pytest.approx([0.1, 0.5, 1, 2])
+    assert clarity(popularity, 2000.0, mu=0.9) == 0
+    trusted = []
+    monkeypatch.setattr("apportion.recommend.ratings._Fit._trust_choices", lambda self, _, far: trusted.append(far))
+    for epsilon in (0.1, 2.0, 20.0):
+        PrivateRatingRecommender(epsilon, 1e-5, rank_by="choice", noise=SeededNoise(1), rounds=2).fit(busy())
+    least, middle, most = trusted
+    assert least == 0.1 < middle < 1 == most
 
 
 def busy(n_users=700):

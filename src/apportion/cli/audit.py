@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.option_types import FILE
+from apportion.cli.option_types import FILE, PAGE
 from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, table, write_text
 from apportion.cli.progress import Reporter
@@ -37,7 +37,7 @@ _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement w
     help="Number of canary users to add; default: depends on the data; 0: none.",
 )
 @click.option("--audit-seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the audit.")
-@click.option("--out", type=click.Path(path_type=Path), help="Page to write; default: the name with -audit.html.")
+@click.option("--out", type=PAGE, help="Page to write; default: the name with -audit.html.")
 @data_options
 @open_option
 @json_option

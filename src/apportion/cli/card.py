@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from apportion.cli.card_options import deployment_of, deployment_options, refuse_deployment
+from apportion.cli.option_types import PAGE
 from apportion.cli.options import open_option
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing, say_page, write_text
 
@@ -15,9 +16,7 @@ from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing, say_pag
 @click.command(short_help="Print a model's privacy card: JSON, a page, or a record for a registry.")
 @click.argument("source", type=click.Path(exists=True, path_type=Path), metavar="MODEL|STATEMENT.json")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file instead of printing.")
-@click.option(
-    "--page", type=click.Path(path_type=Path), metavar="CARD.html", help="Also write the card as an HTML page."
-)
+@click.option("--page", type=PAGE, metavar="CARD.html", help="Also write the card as an HTML page.")
 @click.option(
     "--format",
     "form",

@@ -20,6 +20,7 @@ from apportion.cli.evaluation_parts import (
     split_data,
 )
 from apportion.cli.feature_options import FeatureOptions, feature_options
+from apportion.cli.option_types import PAGE
 from apportion.cli.options import (
     DataOptions,
     FitOptions,
@@ -115,7 +116,7 @@ class Evaluated:
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PAGE,
     help="Page to write; default: DATA's name with -evaluation.html.",
 )
 @open_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.option_types import FILE
+from apportion.cli.option_types import FILE, PAGE
 from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, write_text
 from apportion.cli.progress import Reporter
@@ -39,7 +39,7 @@ _INTERNAL: Final = Path("explorer-internal.html")
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PAGE,
     help=f"Page to write; default: {_SHARED}, or {_INTERNAL} with --evaluation.",
 )
 @open_option

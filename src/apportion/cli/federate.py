@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import click
 
-from apportion.cli.option_types import FILE
+from apportion.cli.option_types import FILE, PAGE
 from apportion.cli.outputs import REPORT, refuse_folder, refuse_unless_writable_model, say_page, write_text
 from apportion.errors import InputError
 
@@ -164,9 +164,7 @@ def client(
 @federate.command(short_help="Show a client what it was asked, what left it, and what is promised.")
 @_CONFIG
 @_CLIENT
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("client.html"), show_default=True, help="The page."
-)
+@click.option("--out", type=PAGE, default=Path("client.html"), show_default=True, help="The page.")
 def page(federation: Path, own: Path, out: Path) -> None:
     """Write a page for the owner of a client, from the client's own account."""
     from apportion.cli.federate_app import ACCOUNT

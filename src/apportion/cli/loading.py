@@ -68,7 +68,8 @@ def load_data(
         _check_scale(data, options.scale, path)
     elif options.repeats in ("count", "sum"):
         data = data.with_values(1.0)
-    said = (*said_of_folder(path), *remarks_on(kind, options, has_value, data, item_list), *remarks)
+    unused = _unused(source, options) if kind == "clicks" and options.kind is None else ()
+    said = (*said_of_folder(path), *remarks_on(kind, options, has_value, data, item_list), *remarks, *unused)
     return Loaded(data, kind, said, (*rows.rules.in_words(), *rules_of(options)))
 
 
@@ -119,6 +120,21 @@ def _columns_chosen(source: OpenTable, options: DataOptions, value: ColumnChoice
     if all(choice is not None for choice in (options.user, options.item, value)):
         return []
     return [f"Columns: {', '.join(f'{role} = {name}' for role, name in roles.items() if name is not None)}."]
+
+
+def _unused(source: OpenTable, options: DataOptions) -> Iterator[str]:
+    """Name the other columns of clicks that nobody asked for: one of them may say which rows are clicks."""
+    if options.min_value is not None or options.where is not None:
+        return
+    choices: dict[str, ColumnChoice] = {"user": options.user, "task": options.item, "value": IGNORE}
+    chosen = choose_columns(source.names, {**choices, "timestamp": IGNORE})
+    used = {chosen.user, chosen.task, options.timestamp, *usually("timestamp", source.names)}
+    others = [name for name in source.names if name not in used]
+    if others:
+        yield (
+            f"Not used: {', '.join(others)}. Every row counts as a click; if a column says which rows are clicks, "
+            "give --value COLUMN --min-value X, or --where."
+        )
 
 
 def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> ColumnChoice:
@@ -234,7 +250,7 @@ def _check_scale(data: Interactions, scale: tuple[float, float], path: Place) ->
         item = data.task_ids.id_of(int(data.tasks[first]))
         raise InputError(
             f"{name_of(path)}: the value {data.values[first]:g} of user {user!r} for item {item!r} is "
-            f"outside the scale {low:g} to {high:g}",
+            f"outside the scale {low:g} to {high:g} (rows that count plays or visits are clicks, not ratings)",
             argument="value_range",
             remedy="declare the scale with",
         )

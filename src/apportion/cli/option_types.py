@@ -33,6 +33,20 @@ class DataPath(click.Path):
 DATA: Final = DataPath(exists=True, path_type=Path)
 
 
+class PagePath(click.Path):
+    """A page to write. Its name gets the ending .html if it has none, or a browser would show its source."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Turn text into a path; a folder or a device keeps its name."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.suffix.lower() in (".html", ".htm") or (path.exists() and not path.is_file()):
+            return path
+        return path.with_name(f"{path.name}.html")
+
+
+PAGE: Final = PagePath(path_type=Path)
+
+
 class PositiveNumber(click.ParamType[float]):
     """A finite number above zero; anything else is a usage error that quotes the value."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.option_types import Delta, PositiveNumber
+from apportion.cli.option_types import PAGE, Delta, PositiveNumber
 from apportion.cli.options import json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, refuse_to_open_nothing, say_page, table, write_text
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     metavar="ERROR",
     help="RMSE (or Recall@20 of clicks) of a good recommender without privacy; default that of MovieLens 1M.",
 )
-@click.option("--page", type=click.Path(path_type=Path), metavar="PLAN.html", help="Also write an HTML page.")
+@click.option("--page", type=PAGE, metavar="PLAN.html", help="Also write an HTML page.")
 @open_option
 @json_option
 def plan(

@@ -80,6 +80,8 @@ def recommend(
         rows, remarks = read_history(history, options, fitted)
         for remark in remarks:
             reporter.say(remark)
+        if getattr(fitted, "choice", None) is not None:
+            reporter.say("Items are in the order of likely choices; the score is the predicted value.")
         if only_user is not None:
             rows = rows.select_users([_code(only_user, rows.user_ids)])
         take_categories(fitted, categories)

@@ -13,7 +13,7 @@ import click
 
 from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.ledger_options import charged_session, ledger_options
-from apportion.cli.option_types import Command, Delta, PositiveNumber
+from apportion.cli.option_types import PAGE, Command, Delta, PositiveNumber
 from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
@@ -207,7 +207,7 @@ _INTERVALS: Final = (
     click.option("--level", type=LEVEL, default=0.95, show_default=True, help="Confidence level of the intervals."),
     click.option(
         "--page",
-        type=click.Path(path_type=Path),
+        type=PAGE,
         metavar="FILE.html",
         help="Write a page that may be shared: the numbers, a chart and the statement.",
     ),

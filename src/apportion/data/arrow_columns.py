@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # three digits after a comma may be thousands, so such numbers are refused
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
+_TRUTHS = ("true", "false")
 
 
 class IdColumn:
@@ -241,7 +242,7 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
 
 
 def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return numbers that are written as text, possibly with a decimal comma.
+    """Return numbers that are written as text, possibly with a decimal comma; true is 1 and false is 0.
 
     Name the first text that is not a number.
     """
@@ -249,11 +250,23 @@ def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     import pyarrow.compute as pc
 
     cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+    lower = pc.utf8_lower(cells)
+    if len(cells) and pc.all(pc.is_in(lower, value_set=pa.array(_TRUTHS, pa.large_string()))).as_py():
+        return pc.equal(lower, _TRUTHS[0]).cast(pa.float64())
     cells = pc.replace_substring_regex(cells, _DECIMAL_COMMA, r"\1.\2")
     position = first_failing(cells, casts_to(pa.float64()))
     if position is not None:
         raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
     return cells.cast(pa.float64())
+
+
+def is_truth(cell: str) -> bool:
+    """Whether a cell is a truth value in words.
+
+    >>> [is_truth(cell) for cell in ("true", "False", "yes")]
+    [True, True, False]
+    """
+    return cell.strip().lower() in _TRUTHS
 
 
 def has_decimal_comma(cell: str) -> bool:

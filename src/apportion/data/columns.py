@@ -63,21 +63,43 @@ USUAL_NAMES: Final[Mapping[str, frozenset[str]]] = {
 
 _ALSO_WHO = (
     "username client clientid buyer buyerid shopper shopperid reader readerid listener listenerid viewer viewerid "
-    "student studentid learner learnerid guest guestid person personid account accountid subscriber subscriberid"
+    "student studentid learner learnerid guest guestid person personid account accountid subscriber subscriberid "
+    "benutzer benutzerid nutzer nutzerid kunde kundenid kundennummer kundennr utilisateur utilisateurid idutilisateur "
+    "idclient usuario usuarioid idusuario cliente clienteid idcliente"
 )
 _ALSO_WHAT = (
     "productcode stockcode isbn isbn10 isbn13 ean gtin show showid video videoid podcast podcastid episode episodeid "
     "recipe recipeid course courseid lesson lessonid exercise exerciseid place placeid poi poiid venue venueid "
-    "restaurant restaurantid hotel hotelid listing listingid beer beerid wine wineid app appid page pageid"
+    "restaurant restaurantid hotel hotelid listing listingid beer beerid wine wineid app appid page pageid "
+    "artikel artikelid artikelnummer artikelnr produkt produktid buch produit produitid idproduit livre idarticle "
+    "artículo articulo articuloid idarticulo producto productoid idproducto película pelicula libro"
 )
 
 OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "user": frozenset(_ALSO_WHO.split()),
     "task": frozenset(_ALSO_WHAT.split()),
-    "value": frozenset(("bookrating", "reviewoverall", "userrating", "grade")),
-    "timestamp": frozenset(),
+    "value": frozenset(
+        (
+            "bookrating",
+            "reviewoverall",
+            "userrating",
+            "grade",
+            "bewertung",
+            "sterne",
+            "évaluation",
+            "evaluation",
+            "étoiles",
+            "etoiles",
+            "calificación",
+            "calificacion",
+            "puntuación",
+            "puntuacion",
+        )
+    ),
+    "timestamp": frozenset(("zeitstempel", "zeitpunkt", "horodatage")),
 }
-"""Names from shops, books, music, places and courses, for a role that no column with a usual name has."""
+"""Names from shops, books, music, places and courses, also German, French and Spanish ones, for a role that no column
+with a usual name has."""
 
 _REQUIRED = ("user", "task")
 _CALLED: Final = {"task": "item"}  # in messages
@@ -142,6 +164,9 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
     fitting = usually(role, candidates)
+    if len(fitting) > 1 and len(set(fitting)) == 1:
+        problem = f"Column {fitting[0]!r} occurs {len(fitting)} times; the columns are {_listed(found)}; rename one."
+        raise InputError(problem, argument=role)
     if len(fitting) > 1:
         raise InputError(
             f"Columns {_listed(fitting)} among {_listed(found)} could each be the {_called(role)}",

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from apportion.data.arrow_columns import casts_to, first_failing, has_decimal_comma
+from apportion.data.arrow_columns import casts_to, first_failing, has_decimal_comma, is_truth
 from apportion.data.sources import CellKind, HeldKind
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -28,6 +28,7 @@ _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of seve
 _FIRST_LINE_BYTES = 1 << 16
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no line of text has
 _EXCEL_SEPARATOR = re.compile(rb"(\xef\xbb\xbf)?sep=[^\r\n]\r?\n", re.IGNORECASE)  # a first line for Excel alone
+_ZIP = b"PK\x03\x04"
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
@@ -150,7 +151,7 @@ class TextColumns:
         row, name, cell = self._first_mismatch(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
-        if self.kinds[name] == "number" and has_decimal_comma(cell or ""):
+        if self.kinds[name] == "number" and (has_decimal_comma(cell or "") or is_truth(cell or "")):
             return {**types, name: pa.string()}  # read such numbers from text
         expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
         raise bad_cell(name, cell, row, expected)
@@ -242,7 +243,15 @@ def _open_bytes(path: Path) -> Any:
 
 
 def refuse_other_encodings(beginning: bytes) -> None:
-    """Refuse UTF-16, UTF-32 and binary files by their first bytes; Arrow's threads may abort the process on them."""
+    """Refuse archives, UTF-16, UTF-32 and binary files by their first bytes.
+
+    Arrow's threads may abort the process on them.
+    """
+    if beginning.startswith(_ZIP):
+        raise InputError(
+            "This is a ZIP archive or a spreadsheet (.xlsx); unpack it, or save the sheet as CSV in UTF-8.",
+            argument=None,
+        )
     if beginning.startswith(_OTHER_MARKS) or _CONTROL.search(beginning.lstrip(b"\r\n").split(b"\n", 1)[0]):
         raise InputError(
             "The file is not text in UTF-8 (it looks like UTF-16 or a binary file); save it as CSV in UTF-8.",

@@ -27,7 +27,7 @@ from apportion.estimators.resuming import resumable
 from apportion.postprocessing.popularity import posterior_popularity
 from apportion.privacy import Budget, Purpose, Session, Share
 from apportion.privacy.contributions import KeyCounts, KeyShares
-from apportion.privacy.keys import KeyedSum, Listed
+from apportion.privacy.keys import KeyedSum, Listed, threshold_for
 
 ItemsGiven = Literal["private", "from-data"] | Sequence[int] | Sequence[str] | Vocabulary | None
 
@@ -123,6 +123,28 @@ def release_items(
     return on_list(keyed, listed.texts), found
 
 
+def refuse_too_few_users(n_users: float, session: Session, share: Share) -> None:
+    """Refuse a private list that cannot hold an item, before anything is paid for.
+
+    Args:
+        n_users: declared public.
+        session: a session whose budget reserves a part of δ for the list.
+        share: pays for popularity.
+    """
+    if session.budget.pure:
+        return
+    form, most = KeyCounts(MOST_ITEMS, session.neighbours, FEWEST_ITEMS), n_users / FEWEST_ITEMS**0.5
+    scale = form.moved / share.mu
+    threshold = threshold_for(session.budget.keys_delta, scale, MOST_ITEMS, "gaussian", FEWEST_ITEMS)
+    if most < threshold:
+        raise InputError(
+            f"{n_users:,.0f} users are too few for a private list of items at this budget: an item of all of them "
+            f"would count {most:.4g} at most, below the threshold of {threshold:.4g}. Nothing was spent",
+            argument="items",
+            remedy="if your catalogue is public, give it with",
+        )
+
+
 def _counted(data: UserData | UnlistedData, engine: Engine, form: KeyShares | KeyCounts) -> tuple[Any, list[str]]:
     """Return the hidden counts of all items that occur, and their texts."""
     if isinstance(data, UnlistedData):
@@ -197,7 +219,10 @@ class ItemsEstimator(SettingsEstimator):
         engine, before = resumable(self._engine_or(default, session), session, self, data), session.spent
         n_users = float(self.n_users or release_number_of_users(data.as_users, session, engine, _few(session)))
         share = max(counts_share, share_of_list(session.budget.mu, n_users))
-        on_it, found = release_items(data, session, engine, session.plan(items=share).one("items"), known)
+        planned = session.plan(items=share).one("items")
+        if self.n_users is not None and not known:
+            refuse_too_few_users(n_users, session, planned)
+        on_it, found = release_items(data, session, engine, planned, known)
         return Entrance(session, engine, on_it, replace(found, taken=session.spent - before), n_users)
 
     def _with_keys(self, given: Session | None, public: list[str]) -> Session:

@@ -10,7 +10,7 @@ popularity alone, the share of the last rounds is left to the ratings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ Floats = NDArray[np.floating[Any]]
 _CLEAR = 45.0  # popularity over the noise of a release with all of the budget, as users meet items
 _FEWEST_ROWS = 30.0  # of a typical user, who solves for a taste in each of up to 16 directions
 _AVERAGED_FROM = 2  # rounds before had vectors that are still far from the last
+_FEWEST_DIRECTIONS = 3
 _MOST_USERS = 50_000.0  # a fit takes about three times as long with choices; beyond this one has to ask for them
 
 
@@ -54,9 +55,23 @@ def stands_out(popularity: Floats, n_users: float, mu: float) -> bool:
         n_users: released, or declared public.
         mu: privacy parameter of the whole budget.
     """
+    return clarity(popularity, n_users, mu) >= 1
+
+
+def clarity(popularity: Floats, n_users: float, mu: float) -> float:
+    """Return how far items stand out of the noise, of what `stands_out` asks for; 0 where users have too few rows.
+
+    Args:
+        popularity: of the items; released.
+        n_users: released, or declared public.
+        mu: privacy parameter of the whole budget.
+
+    >>> clarity(np.full(200, 50.0), 1000.0, mu=0.45), clarity(np.full(200, 50.0), 2000.0, mu=0.45)
+    (0.5, 0.0)
+    """
     total = max(float(popularity.sum()), 1e-9)
     met = float(np.square(popularity).sum()) / total
-    return mu * met >= _CLEAR and (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS
+    return mu * met / _CLEAR if (total / max(n_users, 1.0)) ** 2 >= _FEWEST_ROWS else 0.0
 
 
 def takes_long(n_users: float) -> bool:
@@ -72,15 +87,32 @@ class Pace:
         longest: the most directions that are learned.
         ramp: round r gets a share proportional to r^ramp.
         after_votes: how many rounds come after the votes.
+        slower: below μ = 1, for the whole budget, the number of directions is multiplied by μ^slower.
+        popularity_offset: of the settings of the rounds.
     """
 
     longest: int
     ramp: float
     after_votes: int
+    slower: float
+    popularity_offset: float
+
+    def dimension(self, budget_mu: float, mu: float, n_users: float, n_tasks: int) -> int:
+        """Return how many directions are learned: at a small budget in proportion to its μ, but three if μ allows.
+
+        Args:
+            budget_mu: of the whole budget.
+            mu: of the share for choices.
+            n_users: released, or declared public.
+            n_tasks: how many items there are.
+        """
+        most = min(default_dimension(mu, n_users, n_tasks), n_tasks, self.longest)
+        return max(min(_FEWEST_DIRECTIONS, most), round(most * float(min(1.0, budget_mu) ** self.slower)))
 
 
-TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1)
-TO_PREDICT_VALUES = Pace(16, 3.0, 2)
+TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1, slower=0.4, popularity_offset=8.0)
+"""With few directions at small budgets: each gets more of the signal, and further ones are noise."""
+TO_PREDICT_VALUES = Pace(16, 3.0, 2, slower=0.0, popularity_offset=ClickSettings().popularity_offset)
 """A seventh of the share is spent before the votes, in case that choices say nothing."""
 
 
@@ -136,7 +168,6 @@ class ChoiceRounds:
         n_users: released, or declared public.
         value_range: the public scale.
         pace: how much is learned, and when users vote; public.
-        settings: of the rounds and the votes; public.
     """
 
     users: UserParts
@@ -147,7 +178,11 @@ class ChoiceRounds:
     n_users: float
     value_range: tuple[float, float]
     pace: Pace
-    settings: ClickSettings = field(default_factory=ClickSettings)
+
+    @property
+    def settings(self) -> ClickSettings:
+        """Of the rounds and the votes; public."""
+        return ClickSettings(popularity_offset=self.pace.popularity_offset)
 
     def run(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Choices:
         """Return what was learned for this fraction of the budget; less is spent if popularity alone is trusted.
@@ -180,7 +215,7 @@ class ChoiceRounds:
     def _start(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Items:
         found = popularity.posterior.mean
         mu = self.session.budget.mu * float(np.sqrt(fraction))
-        dimension = min(default_dimension(mu, self.n_users, len(found)), len(found), self.pace.longest)
+        dimension = self.pace.dimension(self.session.budget.mu, mu, self.n_users, len(found))
         return Items(found, found, popularity.counts.stddev, random_start(found, dimension, rng))
 
     def _released(self, k: int, items: Items, share: Share) -> ReleasedVectors:

@@ -346,6 +346,8 @@ class ItemModel(ABC):
 
     def similar(self, task: int | str, k: int = 10) -> list[Neighbour]:
         """Return the k tasks most similar to this one: the product of their `directions`."""
+        if self.n_tasks < 2:
+            raise InputError("This model has a single item, so none is similar to it.", argument=None)
         if not 1 <= k < self.n_tasks:
             raise InputError(f"Expected k from 1 to {self.n_tasks - 1}, got {k}.", argument="k")
         code = self.task_ids.code_of(task)

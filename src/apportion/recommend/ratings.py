@@ -36,7 +36,7 @@ from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
-from apportion.recommend import clip_norms, user_spread
+from apportion.recommend import choice_rounds, clip_norms, user_spread
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.choice_rounds import TO_PREDICT_VALUES, TO_RANK, ChoiceRounds, Choices, stands_out, takes_long
@@ -59,7 +59,7 @@ _MOST_COPIED = 1 << 25  # rows; beyond it those that are not held out are copied
 _MOST_VOTERS = 30_000.0  # users who hold out a row, about; more would cost time and say the same
 _ROUNDS_AFTER_VOTES = 2
 _ROUNDS_OF_MEANS, _GROWTH_OF_MEANS = 3, 1.5  # where there are no vectors; the later ones clip less
-_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for it, or for choices that are not clear
+_CAUTIOUS = 0.1  # of the variance of tastes for features, unless users vote for it, and the least for choices
 
 
 @with_constructor
@@ -256,12 +256,13 @@ class _Fit:
             A plan for what is left.
         """
         open_ = self._settings.choice_share is None
-        clear = stands_out(popularity.posterior.mean, n_users, self._session.budget.mu)
+        known = (popularity.posterior.mean, n_users, self._session.budget.mu)
+        clear = stands_out(*known)
         if not open_ or (clear and not takes_long(n_users)):
             parts = (self._users_at_once(), self._data.as_users, self._session, self._engine, self._held_out)
             rounds = ChoiceRounds(*parts, n_users, self._range, TO_PREDICT_VALUES if open_ else TO_RANK)
             self._choices = rounds.run(popularity, self._choice_share, rng)
-            self._trust_choices(self._choices, 1.0 if clear else _CAUTIOUS)
+            self._trust_choices(self._choices, 1.0 if clear else max(_CAUTIOUS, choice_rounds.clarity(*known)))
         return self._plan(self._session.spent, counted=True)
 
     def _trust_choices(self, choices: Choices, how_far: float) -> None:
