@@ -74,7 +74,7 @@ def keys(file: Path, out: Path | None, as_json: bool, **options: Any) -> None:
     else:
         found = lines or "No key was found that enough users hold for this budget.\n"
         click.echo(found if out is None else f"{len(fitted.keys_)} keys: {out}\n")
-        click.echo(fitted.statement_.to_text(fold_steps=True))
+        click.echo(fitted.statement_.to_text(fold=True))
     if out is not None:
         write_text(out, lines)
 
