@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class SecondKeyCounts(Contribution):
         return (CountsOfKeys(_KEY, self.own, sums[0], **named),)
 
 
-def _divided(units: Floats, standing: Floats, owner: NDArray[np.int64]) -> Floats:
+def _divided(units: NDArray[Any], standing: Floats, owner: NDArray[Any]) -> Floats:
     """Each user's unit over its rows, in proportion to their standings: squares add up to the unit."""
     squares = np.bincount(owner, np.square(standing), minlength=len(units))
     return np.asarray(standing * np.sqrt(np.maximum(units, 0.0) / np.maximum(squares, 2.0**-60))[owner])
