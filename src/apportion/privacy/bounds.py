@@ -155,7 +155,7 @@ class Weights(Hidden):
         signed: whether a weight may be negative.
     """
 
-    __slots__ = ("_description", "_indptr", "_neighbours", "_of_rows", "_rearranged", "_signed")
+    __slots__ = ("_description", "_indptr", "_neighbours", "_rearranged", "_signed", "_values")
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Weights(Hidden):
                 "Expected every user's squared weights to sum to at most 1; at least one user's do not.",
                 argument="values",
             )
-        self._of_rows: FloatArray | None = held
+        self._values = held
         self._describe(indptr, description, neighbours, signed)
 
     def _describe(self, indptr: Offsets, description: str, neighbours: Neighbours, signed: bool) -> None:
@@ -185,11 +185,6 @@ class Weights(Hidden):
         self._neighbours = neighbours
         self._signed = signed
         self._rearranged: tuple[Any, Any] | None = None
-
-    @property
-    def _values(self) -> Any:
-        """The weights in user-major order."""
-        return self._of_rows
 
     @property
     def description(self) -> str:
@@ -292,7 +287,7 @@ class EqualWeights(Weights):
         neighbours: see `description`.
     """
 
-    __slots__ = ("_of_users",)
+    __slots__ = ("_of_users",)  # what rows have is made of it when it is asked for
 
     def __init__(self, indptr: Offsets, description: str, neighbours: Neighbours = ADD_REMOVE) -> None:
         sizes = np.diff(indptr)
@@ -304,14 +299,14 @@ class EqualWeights(Weights):
                 argument="indptr",
             )
         self._of_users = _held(own)
-        self._of_rows = None
         self._describe(indptr, description, neighbours, signed=False)
 
-    @property
-    def _values(self) -> Any:
-        if self._of_rows is None:
-            self._of_rows = _held(np.repeat(self._of_users, np.diff(self._indptr)))
-        return self._of_rows
+    def __getattr__(self, name: str) -> Any:
+        """Make the weights of rows, of which the slot is empty until they are needed."""
+        if name != "_values":
+            raise AttributeError(name)
+        self._values = _held(np.repeat(self._of_users, np.diff(self._indptr)))
+        return self._values
 
     def _arranged(self, order: Any, arranged: Callable[[Any, Any], Any]) -> Any:
         return arranged(self._of_users, order.indices)
