@@ -178,7 +178,8 @@ def test_windows_of_a_convolution_are_those_that_torch_unfolds(kernel, stride, d
     layer = nn.Conv2d(3, 2, kernel, stride=stride, dilation=dilation, padding=padding)
     seen = torch.randn((4, 3, 13, 15), generator=torch.Generator().manual_seed(0))
     unfolded = functional.unfold(seen, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-    assert torch.equal(_windows(seen, layer), unfolded.mT)
+    by_pixel = unfolded.mT.unflatten(2, (3, -1)).mT.flatten(2)
+    assert torch.equal(_windows(seen, layer), by_pixel)
 
 
 def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():

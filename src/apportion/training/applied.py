@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from apportion.errors import InputError
+from apportion.training.channels import pixels_together
 from apportion.training.dropout import KeyedDropout
 from apportion.training.per_unit import Loss
 from apportion.training.probing import drops_out
@@ -63,7 +64,7 @@ def applied(module: nn.Module, loss: Loss | None, units: Units, autocast: torch.
     """Return the module as it is applied to rows of these units."""
     if autocast not in (None, torch.bfloat16):
         raise InputError(f"Expected autocast to be None or torch.bfloat16, got {autocast}.", argument="autocast")
-    around = module if units.layout is None else Unpacking(module, units.layout)
+    around = pixels_together(module, units.like[0]) if units.layout is None else Unpacking(module, units.layout)
     cast = None
     if autocast is not None:
         around = cast = Autocast(around, autocast, units.like[0].device.type)

@@ -233,6 +233,18 @@ def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
     return torch.linalg.vector_norm(values.double() / tops, dim=-1) * tops[..., 0]
 
 
+def sizes_of_rows(values: Tensor) -> Tensor:
+    """Return numbers at least as large as the lengths of rows, and hardly larger; of any shape and layout.
+
+    They are computed in the precision of the values, where squares fit in it.
+    """
+    axes = tuple(range(1, values.dim()))
+    plain = torch.linalg.vector_norm(values, dim=axes).double() * (1 + 2.0**-10)
+    if bool(((plain > 1e-12) & (plain < 1e18)).all()):
+        return plain
+    return lengths(values.flatten(1)) * (1 + 2.0**-10)
+
+
 def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor | None]:
     """Return each unit's numbers over the largest of them, and that; None for float32's, whose squares fit anyway."""
     if narrow:
