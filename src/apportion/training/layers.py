@@ -20,9 +20,10 @@ from torch.nn import functional
 from apportion.errors import InputError
 from apportion.training.blocks import Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
+from apportion.training.fused import RowProducts, by_rows
 from apportion.training.groups import Groups
 
-LayerBlock = Stored | Product | Lookup | ByRow
+LayerBlock = Stored | Product | Lookup | ByRow | RowProducts
 
 
 def supported(module: nn.Module) -> bool:
@@ -124,10 +125,20 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[i
             made[id(layer.weight)] = _summed(slopes, groups)
     elif layer.weight.requires_grad:
         assert isinstance(layer.weight, Tensor)
-        made[id(layer.weight)] = Product(groups.side_by_side(b), groups.side_by_side(a), tuple(layer.weight.shape))
+        made[id(layer.weight)] = _product(b, a, groups, tuple(layer.weight.shape))
     if layer.bias is not None and layer.bias.requires_grad:
-        made[id(layer.bias)] = _summed(b, groups)
+        of_bias = partial(_summed, b, groups)
+        made[id(layer.bias)] = RowProducts(b, None, groups, of_bias) if by_rows(b, None, groups) else of_bias()
     return made
+
+
+def _product(b: Tensor, a: Tensor, groups: Groups, shape: tuple[int, ...]) -> LayerBlock:
+    """Return the block of a weight matrix: by the kernel where it can."""
+
+    def general() -> Product:
+        return Product(groups.side_by_side(b), groups.side_by_side(a), shape)
+
+    return RowProducts(b, a, groups, general) if by_rows(b, a, groups) else general()
 
 
 def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
