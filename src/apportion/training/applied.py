@@ -76,12 +76,19 @@ def applied(module: nn.Module, loss: Loss | None, units: Units, autocast: torch.
 
 
 def refuse_surroundings(module: nn.Module, units: Units) -> None:
-    """Refuse autocast around training, and rows on another device than the module."""
+    """Refuse autocast around training, lazy layers, and rows on another device than the module."""
     if not isinstance(units, Units):
         raise InputError(
             f"Expected units as UserRows or ExampleRows, got {type(units).__name__}; UserRows.of and ExampleRows.of "
             "read a Dataset or a DataLoader.",
             argument="units",
+        )
+    lazy = [name for name, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    if lazy:
+        raise InputError(
+            f"Expected parameters with shapes, got {lazy[0]!r} of a lazy layer; call the module once on made-up rows "
+            "before you make the optimizer.",
+            argument="module",
         )
     devices, given = {p.device.type for p in module.parameters()}, units.like[0].device.type
     if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):

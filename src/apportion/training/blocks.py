@@ -70,7 +70,7 @@ class Stored(OnDevice):
 
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
-        weights, values = factors.to(self.device).double(), self.values.flatten(1)
+        weights, values = factors.to(self.device).double(), _flat(self.values)
         at_once = max(1, _NUMBERS // max(1, values.shape[1]))
         for first in range(0, len(values), at_once):
             some = slice(first, first + at_once)
@@ -220,8 +220,13 @@ def _add(total: Tensor, part: Tensor) -> None:
     total += part.reshape(total.shape).to(total.device)
 
 
+def _flat(values: Tensor) -> Tensor:
+    """Return each unit's numbers in a row; one number for a parameter without axes."""
+    return values.flatten(1) if values.dim() > 1 else values[:, None]
+
+
 def _scaled_lengths(values: Tensor, scales: Any | None, narrow: bool | None) -> Tensor:
-    flat = values.flatten(1)
+    flat = _flat(values)
     return lengths(flat, narrow) if scales is None else lengths(flat.double() / scales.double().flatten())
 
 
