@@ -9,7 +9,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset
 
+from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
+from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training import DPSGD, PrivateTrainer, UserRows
 from apportion.training.per_unit import FunctionalGradients, RowsOneByOne, gradient_way
 
@@ -89,6 +91,17 @@ def test_a_module_that_vmap_does_not_support_is_trained_row_by_row(kind):
     before = [p.detach().clone() for p in module.parameters()]
     fitted(module, SERIES, CLASSES)
     assert all(not torch.equal(p, old) for p, old in zip(module.parameters(), before, strict=True))
+
+
+def test_a_unit_of_a_recurrent_module_moves_the_sum_by_at_most_the_clip_norm():
+    torch.manual_seed(0)
+    module, sums = Recurrent(nn.GRU), []
+    way = RowsOneByOne(module, cross_entropy)
+    for first, offsets in ((0, [0, 2, 5]), (2, [0, 3])):
+        total = GradientTotal(0.5, [tuple(p.shape) for p in module.parameters()])
+        total.add(way.blocks(9 * SERIES[first:], CLASSES[first:], torch.tensor(offsets)))
+        sums.append(raw_value(total.sealed()))
+    assert 0.49 < np.linalg.norm(sums[0] - sums[1]) <= 0.5
 
 
 def test_what_a_row_leaves_in_a_module_does_not_reach_the_next():
