@@ -14,8 +14,11 @@ from torch.nn import functional
 
 from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
+from apportion.linalg import use_backend
+from apportion.linalg.unit_products import available
 from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training.by_row import ByRow
+from apportion.training.fused import RowProducts
 from apportion.training.groups import Groups
 from apportion.training.layers import LayerFactors, _blocks_of, _windows, supported
 from apportion.training.per_unit import FunctionalGradients, gradient_way, means_of_units
@@ -178,7 +181,8 @@ def test_windows_of_a_convolution_are_those_that_torch_unfolds(kernel, stride, d
     layer = nn.Conv2d(3, 2, kernel, stride=stride, dilation=dilation, padding=padding)
     seen = torch.randn((4, 3, 13, 15), generator=torch.Generator().manual_seed(0))
     unfolded = functional.unfold(seen, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
-    assert torch.equal(_windows(seen, layer), unfolded.mT)
+    by_pixel = unfolded.mT.unflatten(2, (3, -1)).mT.flatten(2)
+    assert torch.equal(_windows(seen, layer), by_pixel)
 
 
 def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():
@@ -198,3 +202,33 @@ def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():
     assert torch.equal(block.squared_norms(torch.ones(54)), product.squared_norms(torch.ones(54)))
     single = _blocks_of(layer, images, slopes, Groups(torch.arange(76)))[id(layer.weight)]
     assert torch.allclose(single.each()[1:40].sum(0), block.each()[2], atol=1e-4)
+
+
+@pytest.mark.parametrize("positions", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_kernel_gives_a_linear_layer_the_same_gradients_as_torch(positions, bias):
+    """Users of different sizes, one of them without rows; lengths, sums, scales and gradients that are dropped."""
+    if not available():
+        pytest.skip("the kernel was not built")
+    layer = nn.Linear(40, 30, bias=bias)
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn((12, positions, width), generator=generator) for width in (40, 30))
+    groups = Groups(torch.tensor([0, 1, 1, 4, 8, 12]))
+    found = _blocks_of(layer, a, b, groups)
+    assert all(isinstance(block, RowProducts) for block in found.values())
+    with use_backend("numpy"):
+        expected = _blocks_of(layer, a, b, groups)
+    assert not any(isinstance(block, RowProducts) for block in expected.values())
+    factors = torch.linspace(0, 1, 5, dtype=torch.float64)
+    for parameter in layer.parameters():
+        one, other = found[id(parameter)], expected[id(parameter)]
+        assert torch.allclose(one.squared_norms(None), other.squared_norms(None), rtol=1e-6)
+        totals = [torch.ones(parameter.shape, dtype=torch.float64) for _ in range(2)]
+        one.add_to(totals[0], factors)
+        other.add_to(totals[1], factors)
+        assert torch.allclose(totals[0], totals[1], rtol=1e-12)
+        assert torch.equal(one.each(), other.each())
+        scales = torch.linspace(1, 2, parameter.numel(), dtype=torch.float64).reshape(parameter.shape)
+        assert torch.equal(one.squared_norms(scales), other.squared_norms(scales))
+        kept = torch.tensor([True, True, False, True, True])
+        assert torch.equal(one.keeping(kept).each(), other.keeping(kept).each())

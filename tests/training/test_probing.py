@@ -224,14 +224,19 @@ def test_plateau_schedulers_are_refused_without_a_released_loss():
         PrivateTrainer(module, optimizer, squares, epsilon=1.0, delta=1e-5, steps=2, scheduler=plateau)
 
 
-def test_modules_that_neither_way_can_take_are_refused_before_the_first_step():
-    class Recurrence(Recurrent):
+def test_modules_that_no_way_can_take_are_refused_before_the_first_step():
+    class Choosy(nn.Module):
         def __init__(self):
             super().__init__()
-            self.inner = nn.GRU(8, 8, batch_first=True)
+            self.weight = nn.Parameter(torch.ones(4))
 
-    with pytest.raises(InputError, match=r"torch\.func can apply row by row"):
-        gradient_way(Recurrence(), squares, torch.zeros((0, 3, 8)), ONES)
+        def forward(self, rows):
+            if not rows.detach().any():
+                raise ValueError("no row")
+            return (rows @ self.weight)[:, None]
+
+    with pytest.raises(InputError, match=r"gives gradients row by row, got the error no row"):
+        gradient_way(Choosy(), squares, ROWS, ONES)
 
 
 def test_what_no_made_up_row_passes_is_refused_and_labels_from_0_and_1_are_enough():
@@ -266,5 +271,5 @@ def test_modules_with_backward_hooks_do_not_share_a_backward_pass():
     module = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 1))
     assert isinstance(gradient_way(module, squares, ROWS, ONES), LayerFactors)
     module[0].register_full_backward_hook(lambda part, inward, outward: None)
-    with pytest.raises(InputError, match=r"torch\.func can apply row by row"):
+    with pytest.raises(InputError, match=r"gives gradients row by row"):
         gradient_way(module, squares, ROWS, ONES)

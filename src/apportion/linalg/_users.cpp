@@ -1,6 +1,7 @@
 // What users compute for themselves, user by user, in one pass that stays in cache: weighted counts
 // (_task_counts.hpp), the round on ratings (_rating_round.hpp), regressions under other settings (_solutions.hpp) and
-// recommendations (_ranking.hpp); and what follows a round, task by task, from released numbers (_information.hpp).
+// recommendations (_ranking.hpp); what follows a round, task by task, from released numbers (_information.hpp); and
+// sums of products of units' rows, for gradients of linear maps (_unit_products.hpp).
 // Plain C interface, loaded with ctypes; Python checks all arguments.
 //
 // The same bits everywhere.  Only + - * / and the square root are used, each rounded once (the file is compiled without
@@ -19,6 +20,7 @@
 #include "_threads.hpp"
 
 #define INLINE inline __attribute__((always_inline))
+#define INLINE_LAMBDA __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
 namespace {
@@ -90,6 +92,17 @@ struct SolutionsArguments {
     double* solutions;               // [dim, n_users]
 };
 
+// The arguments of products of units' rows; mirrored by apportion.linalg.unit_products.
+struct ProductArguments {
+    Index n_units, rows, columns;     // of the gradient that the products make
+    const int64_t* offsets;           // unit u has positions offsets[u] .. offsets[u + 1]; starts with 0
+    const float *incoming, *outgoing; // [positions, columns], or null for ones; [positions, rows]
+    const double* factors;            // of units
+    double *squares, *total;          // [n_units]; [rows, columns], added to
+    double rounding;
+};
+
+constexpr Index kUnitsAtOnce = 16;               // whose squared lengths a thread forms at a time
 constexpr Index kTasksAtOnce = 1024;             // of which precisions are added up, before the sums are
 constexpr Index kRowsAtOnce = 96;                // of products, by one thread
 constexpr Index kTurn = 4096;                    // observations handed to a thread at a time
@@ -137,6 +150,7 @@ namespace users_baseline {
 #include "_ranking.hpp"
 #include "_information.hpp"
 #include "_solutions.hpp"
+#include "_unit_products.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 
@@ -152,6 +166,7 @@ namespace users_avx2 {
 #include "_ranking.hpp"
 #include "_information.hpp"
 #include "_solutions.hpp"
+#include "_unit_products.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -166,6 +181,7 @@ namespace users_avx512 {
 #include "_ranking.hpp"
 #include "_information.hpp"
 #include "_solutions.hpp"
+#include "_unit_products.hpp"
 }
 #undef KERNEL_VECTOR_BYTES
 #pragma GCC pop_options
@@ -249,6 +265,28 @@ Index users_solutions(int level, int threads, const SolutionsArguments* task) {
     level = std::min(level, kernel_best_level());
     try {
         AT_LEVEL(level, solutions(*task, threads));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Fills squares with the squared lengths of units' sums of products.
+Index users_unit_squares(int level, int threads, const ProductArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, unit_squares(*task, threads));
+        return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Adds units' sums of products, each times its factor, to total.
+Index users_unit_sums(int level, int threads, const ProductArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, unit_sums(*task, threads));
         return kSuccess;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;

@@ -97,6 +97,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_information.argtypes = [number, number, pointer]
     loaded.users_solutions.restype = size
     loaded.users_solutions.argtypes = [number, number, pointer]
+    for products in (loaded.users_unit_squares, loaded.users_unit_sums):
+        products.restype, products.argtypes = size, [number, number, pointer]
     loaded.reading_order.restype = size
     loaded.reading_order.argtypes = [number, size, size, pointer, pointer, pointer]
     loaded.reading_texts.restype = pointer
@@ -216,6 +218,13 @@ def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> i
     if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
     return None if failed == _SUCCESS else failed
+
+
+def unit_products(arguments: ctypes.Structure, *, squares: bool, threads: int) -> None:
+    """Fill squared lengths, or add to a sum. See `unit_products`."""
+    call = _loaded().users_unit_squares if squares else _loaded().users_unit_sums
+    if call(_level.get(), threads, ctypes.byref(arguments)) == _OUT_OF_MEMORY:
+        raise MemoryError("No memory left for the working space of the kernel.")
 
 
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:

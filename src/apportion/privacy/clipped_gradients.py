@@ -94,17 +94,13 @@ class GradientTotal(Hidden):
         squares: Any = 0.0
         for k, block in enumerate(blocks):
             part = block.squared_norms(None if self._scales is None else self._scales[k])
-            squares = squares + (part if k == 0 else part.to(squares.device))  # parameters may be on several devices
-        norms = squares.double().clamp_min(0).sqrt()
+            squares = part if k == 0 else squares + part.to(squares.device)  # parameters may be on several devices
         inner = self._clip_norm * _INNER
-        kept = norms.isfinite()
-        if real is not None:
-            kept = kept & real.to(kept.device)
-        factors = (inner / norms.clamp_min(inner)).where(kept, 0.0)
-        if not bool(kept.all()):
+        norms, kept, factors = _factors(squares, inner, real)
+        if kept is not None:
             blocks = [block.keeping(kept) for block in blocks]
         if blocks:
-            parts = self._own_total(blocks[0]).split([math.prod(shape) for shape in self._shapes])
+            parts = self._own_total(blocks[0]).split_with_sizes([math.prod(shape) for shape in self._shapes])
             for block, part, shape in zip(blocks, parts, self._shapes, strict=True):
                 block.add_to(part.view(shape), factors)
         if self._counted:
@@ -200,6 +196,16 @@ class RowCounts(Hidden):
         """Return the counts, hidden, with their sensitivity."""
         text = "each unit adds the same to every row that it looks up, 1 in norm"
         return BoundedSum(_KEY, self._counts, 1.0, text, neighbours=self._neighbours)
+
+
+def _factors(squares: Any, inner: float, real: Any | None) -> tuple[Any, Any | None, Any]:
+    """Return lengths, which units are kept (None: all), and factors: those that clip, and 0 for units not kept."""
+    norms = squares.double().clamp_min(0).sqrt()
+    factors = inner / norms.clamp_min(inner)
+    if real is None and math.isfinite(float(norms.sum())):
+        return norms, None, factors
+    kept = norms.isfinite() if real is None else norms.isfinite() & real.to(norms.device)
+    return norms, None if bool(kept.all()) else kept, factors.where(kept, 0.0)
 
 
 def _around_the_middle(losses: Any, largest: float, real: Any | None) -> float:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from apportion.errors import InputError
+from apportion.training.channels import pixels_together
 from apportion.training.dropout import KeyedDropout
 from apportion.training.per_unit import Loss
 from apportion.training.probing import drops_out
@@ -63,7 +64,7 @@ def applied(module: nn.Module, loss: Loss | None, units: Units, autocast: torch.
     """Return the module as it is applied to rows of these units."""
     if autocast not in (None, torch.bfloat16):
         raise InputError(f"Expected autocast to be None or torch.bfloat16, got {autocast}.", argument="autocast")
-    around = module if units.layout is None else Unpacking(module, units.layout)
+    around = pixels_together(module, units.like[0]) if units.layout is None else Unpacking(module, units.layout)
     cast = None
     if autocast is not None:
         around = cast = Autocast(around, autocast, units.like[0].device.type)
@@ -75,12 +76,19 @@ def applied(module: nn.Module, loss: Loss | None, units: Units, autocast: torch.
 
 
 def refuse_surroundings(module: nn.Module, units: Units) -> None:
-    """Refuse autocast around training, and rows on another device than the module."""
+    """Refuse autocast around training, lazy layers, and rows on another device than the module."""
     if not isinstance(units, Units):
         raise InputError(
             f"Expected units as UserRows or ExampleRows, got {type(units).__name__}; UserRows.of and ExampleRows.of "
             "read a Dataset or a DataLoader.",
             argument="units",
+        )
+    lazy = [name for name, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    if lazy:
+        raise InputError(
+            f"Expected parameters with shapes, got {lazy[0]!r} of a lazy layer; call the module once on made-up rows "
+            "before you make the optimizer.",
+            argument="module",
         )
     devices, given = {p.device.type for p in module.parameters()}, units.like[0].device.type
     if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):

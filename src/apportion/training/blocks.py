@@ -70,7 +70,7 @@ class Stored(OnDevice):
 
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
-        weights, values = factors.to(self.device).double(), self.values.flatten(1)
+        weights, values = factors.to(self.device).double(), _flat(self.values)
         at_once = max(1, _NUMBERS // max(1, values.shape[1]))
         for first in range(0, len(values), at_once):
             some = slice(first, first + at_once)
@@ -178,12 +178,13 @@ class Lookup(OnDevice):
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
         b, tops = _at_most_one(self.outgoing.double(), self.outgoing.dtype != torch.float64)
-        b = b * (self.rows >= 0)[:, :, None]
+        if not self._all_known:
+            b = b * (self.rows >= 0)[:, :, None]
         if scales is not None:
             b = b / scales.double()[self.rows.clamp_min(0)]
-        same = self.rows[:, :, None] == self.rows[:, None, :]
-        result = (torch.bmm(b, b.mT) * same).sum((1, 2)).clamp_min(0)
-        result = result + (rounding_of(self.outgoing) * lengths(b).sum(1)).square()
+        others = self.rows[:, :, None] != self.rows[:, None, :]
+        result = torch.bmm(b, b.mT).masked_fill_(others, 0.0).sum((1, 2)).clamp_min(0)
+        result = result + (rounding_of(self.outgoing) * lengths(b, tops is None).sum(1)).square()
         return result if tops is None else result * tops.square()
 
     @property
@@ -194,8 +195,9 @@ class Lookup(OnDevice):
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor, to the rows that were looked up; no other row is touched."""
         scaled = self.outgoing.double() * factors.to(self.device).double()[:, None, None]
-        known = self.rows >= 0
-        total.index_add_(0, self.rows[known].to(total.device), scaled[known].to(total.device))
+        kept = () if self._all_known else self.rows >= 0
+        rows, parts = self.rows[kept].flatten(), scaled[kept].reshape(-1, scaled.shape[2])
+        total.index_add_(0, rows.to(total.device), parts.to(total.device))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -203,6 +205,11 @@ class Lookup(OnDevice):
         result = self.outgoing.new_zeros((n, self.shape[0] + 1, width))
         at = self.rows.where(self.rows >= 0, self.shape[0])[:, :, None].expand(n, positions, width)
         return result.scatter_add_(1, at, self.outgoing)[:, :-1]
+
+    @cached_property
+    def _all_known(self) -> bool:
+        """Whether every position looked up a row."""
+        return not self.rows.numel() or int(self.rows.min()) >= 0
 
     def keeping(self, kept: Any) -> Lookup:
         """Return the block with zeros for units that are not kept."""
@@ -213,8 +220,13 @@ def _add(total: Tensor, part: Tensor) -> None:
     total += part.reshape(total.shape).to(total.device)
 
 
+def _flat(values: Tensor) -> Tensor:
+    """Return each unit's numbers in a row; one number for a parameter without axes."""
+    return values.flatten(1) if values.dim() > 1 else values[:, None]
+
+
 def _scaled_lengths(values: Tensor, scales: Any | None, narrow: bool | None) -> Tensor:
-    flat = values.flatten(1)
+    flat = _flat(values)
     return lengths(flat, narrow) if scales is None else lengths(flat.double() / scales.double().flatten())
 
 
@@ -231,6 +243,18 @@ def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
         return plain
     tops = _tops(values.double(), -1)
     return torch.linalg.vector_norm(values.double() / tops, dim=-1) * tops[..., 0]
+
+
+def sizes_of_rows(values: Tensor) -> Tensor:
+    """Return numbers at least as large as the lengths of rows, and hardly larger; of any shape and layout.
+
+    They are computed in the precision of the values, where squares fit in it.
+    """
+    axes = tuple(range(1, values.dim()))
+    plain = torch.linalg.vector_norm(values, dim=axes).double() * (1 + 2.0**-10)
+    if bool(((plain > 1e-12) & (plain < 1e18)).all()):
+        return plain
+    return lengths(values.flatten(1)) * (1 + 2.0**-10)
 
 
 def _at_most_one(wide: Tensor, narrow: bool) -> tuple[Tensor, Tensor | None]:

@@ -29,10 +29,10 @@ class ByRow(OnDevice):
     Attributes:
         outgoing: b, of shape [rows, rows of the weight, positions].
         inputs: of the layer.
-        seen: returns a, of shape [rows, positions, columns of the weight], of some inputs.
+        seen: returns a, of shape [rows, positions, kernel x channels], of some inputs.
         sizes: for each row, at least Σ_t ‖a_t‖ ‖b_t‖ over its positions.
         groups: which rows each unit has.
-        shape: of the parameter.
+        shape: of the parameter, channels before the kernel.
     """
 
     outgoing: Tensor
@@ -57,15 +57,22 @@ class ByRow(OnDevice):
 
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
-        Stored(self._added).add_to(total, factors)
+        own = self.zeros(self._added.shape[1])
+        Stored(self._added).add_to(own, factors)
+        total += self._in_order(own[None])[0].to(total.device)
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
-        return self._added.reshape(-1, *self.shape).to(self.outgoing.dtype)
+        return self._in_order(self._added).to(self.outgoing.dtype)
 
     def keeping(self, kept: Any) -> Stored:
         """Return the block with zeros for units that are not kept."""
-        return Stored(self._added.reshape(-1, *self.shape)).keeping(kept)
+        return Stored(self._in_order(self._added)).keeping(kept)
+
+    def _in_order(self, gradients: Tensor) -> Tensor:
+        """Return gradients in the shape of the parameter."""
+        out, channels, *kernel = self.shape
+        return gradients.reshape(-1, out, math.prod(kernel), channels).mT.reshape(-1, *self.shape)
 
     @cached_property
     def _added(self) -> Tensor:
@@ -88,7 +95,9 @@ class ByRow(OnDevice):
 
     @cached_property
     def _product(self) -> Product:
-        outgoing, incoming = (self.groups.side_by_side(x) for x in (self.outgoing.mT, self.seen(self.inputs)))
+        seen = self.seen(self.inputs)
+        in_order = seen.reshape(*seen.shape[:2], -1, self.shape[1]).mT.flatten(2)
+        outgoing, incoming = (self.groups.side_by_side(x) for x in (self.outgoing.mT, in_order))
         return Product(outgoing, incoming, self.shape)
 
 

@@ -18,18 +18,19 @@ class Groups:
         offsets: as given.
         units: the number of units.
         sizes: the number of rows of each.
+        most: the largest of these.
     """
 
     def __init__(self, offsets: Tensor) -> None:
         self.offsets = offsets
         self.units = len(offsets) - 1
         self.sizes = offsets.diff()
-        self._most = int(self.sizes.max()) if self.units else 0
+        self.most = int(self.sizes.max()) if self.units else 0
 
     @property
     def single(self) -> bool:
         """Whether every unit has one row."""
-        return self._most == 1 and self.even
+        return self.most == 1 and self.even
 
     @cached_property
     def whose(self) -> Tensor:
@@ -39,12 +40,12 @@ class Groups:
     @cached_property
     def even(self) -> bool:
         """Whether all units have as many rows."""
-        return self._most * self.units == int(self.offsets[-1])
+        return self.most * self.units == int(self.offsets[-1])
 
     def added(self, values: Tensor) -> Tensor:
         """Return sums over the rows of each unit."""
         if self.even:  # all units have as many rows
-            return values.reshape(self.units, self._most, *values.shape[1:]).sum(1) if self._most != 1 else values
+            return values.reshape(self.units, self.most, *values.shape[1:]).sum(1) if self.most != 1 else values
         out = torch.zeros((self.units, *values.shape[1:]), dtype=values.dtype, device=values.device)
         return out.index_add_(0, self.whose.to(values.device), values)
 
@@ -52,8 +53,8 @@ class Groups:
         """Return [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
         _, positions, width = values.shape
         if self.even:  # nothing to pad, and nothing to copy
-            return values.reshape(self.units, self._most * positions, width)
+            return values.reshape(self.units, self.most * positions, width)
         places = torch.arange(len(self.whose)) - self.offsets[:-1][self.whose]
-        out = values.new_zeros((self.units, self._most, positions, width))
+        out = values.new_zeros((self.units, self.most, positions, width))
         out[self.whose.to(values.device), places.to(values.device)] = values
-        return out.reshape(self.units, self._most * positions, width)
+        return out.reshape(self.units, self.most * positions, width)

@@ -18,11 +18,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
-from apportion.training.blocks import Lookup, Product, Stored, lengths, rounding_of
+from apportion.training.blocks import Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
+from apportion.training.fused import RowProducts, by_rows
 from apportion.training.groups import Groups
 
-LayerBlock = Stored | Product | Lookup | ByRow
+LayerBlock = Stored | Product | Lookup | ByRow | RowProducts
 
 
 def supported(module: nn.Module) -> bool:
@@ -124,10 +125,20 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[i
             made[id(layer.weight)] = _summed(slopes, groups)
     elif layer.weight.requires_grad:
         assert isinstance(layer.weight, Tensor)
-        made[id(layer.weight)] = Product(groups.side_by_side(b), groups.side_by_side(a), tuple(layer.weight.shape))
+        made[id(layer.weight)] = _product(b, a, groups, tuple(layer.weight.shape))
     if layer.bias is not None and layer.bias.requires_grad:
-        made[id(layer.bias)] = _summed(b, groups)
+        of_bias = partial(_summed, b, groups)
+        made[id(layer.bias)] = RowProducts(b, None, groups, of_bias) if by_rows(b, None, groups) else of_bias()
     return made
+
+
+def _product(b: Tensor, a: Tensor, groups: Groups, shape: tuple[int, ...]) -> LayerBlock:
+    """Return the block of a weight matrix: by the kernel where it can."""
+
+    def general() -> Product:
+        return Product(groups.side_by_side(b), groups.side_by_side(a), shape)
+
+    return RowProducts(b, a, groups, general) if by_rows(b, a, groups) else general()
 
 
 def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
@@ -135,11 +146,11 @@ def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor, groups: Groups) -> dict
     made: dict[int, LayerBlock] = {}
     outgoing, shape, kernel = b.flatten(2), tuple(layer.weight.shape), math.prod(layer.kernel_size)
     if layer.weight.requires_grad and cheaper_by_row(outgoing.shape[2], kernel * shape[1], shape[0]):
-        sizes = math.sqrt(kernel) * lengths(a.flatten(1)) * lengths(b.flatten(1))  # a number is in ≤ `kernel` windows
+        sizes = math.sqrt(kernel) * sizes_of_rows(a) * sizes_of_rows(b)  # a number is in at most `kernel` windows
         made[id(layer.weight)] = ByRow(outgoing, a, partial(_windows, layer=layer), sizes, groups, shape)
     elif layer.weight.requires_grad:
-        factors = groups.side_by_side(outgoing.mT), groups.side_by_side(_windows(a, layer))
-        made[id(layer.weight)] = Product(*factors, shape)
+        seen = _windows(a, layer).unflatten(2, (kernel, -1)).mT.flatten(2)
+        made[id(layer.weight)] = Product(groups.side_by_side(outgoing.mT), groups.side_by_side(seen), shape)
     if layer.bias is not None and layer.bias.requires_grad:
         made[id(layer.bias)] = _summed(outgoing, groups, 2)
     return made
@@ -153,15 +164,20 @@ def _summed(values: Tensor, groups: Groups, positions: int = 1) -> Stored:
     if positions == 1 and groups.even:
         held = groups.side_by_side(values)
         return Stored(held.sum(1, dtype=wide), held.abs().sum(1, dtype=wide), rounding_of(values), narrow)
-    sums, sizes = values.sum(positions, dtype=wide), values.abs().sum(positions, dtype=wide)
-    return Stored(groups.added(sums), groups.added(sizes), rounding_of(values), narrow)
+    within = wide if positions == 1 or values.device.type != "cpu" else values.dtype
+    sums, sizes = values.sum(positions, dtype=within), values.abs().sum(positions, dtype=within)
+    return Stored(groups.added(sums.double()), groups.added(sizes.double()), rounding_of(values), narrow)
 
 
 def _windows(a: Tensor, layer: nn.Conv2d) -> Tensor:
-    """Return what a convolution sees at each place: [rows, places, channels x kernel]."""
+    """Return what a convolution sees at each place: [rows, places, kernel x channels].
+
+    The channels of a pixel are behind one another, so that a window is copied in a few long pieces.
+    """
     (high, wide), (down, across), (gap, side_gap) = layer.kernel_size, layer.stride, layer.dilation
     assert not isinstance(layer.padding, str)  # `supported` ensures this
-    padded = functional.pad(a, (layer.padding[1], layer.padding[1], layer.padding[0], layer.padding[0]))
-    reached = padded.unfold(2, gap * (high - 1) + 1, down).unfold(3, side_gap * (wide - 1) + 1, across)
-    seen = reached[..., ::gap, ::side_gap].permute(0, 2, 3, 1, 4, 5)
-    return seen.reshape(len(a), -1, a.shape[1] * high * wide)
+    by_pixel = a.contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
+    padded = functional.pad(by_pixel, (0, 0, layer.padding[1], layer.padding[1], layer.padding[0], layer.padding[0]))
+    reached = padded.unfold(1, gap * (high - 1) + 1, down).unfold(2, side_gap * (wide - 1) + 1, across)
+    seen = reached[..., ::gap, ::side_gap].permute(0, 1, 2, 4, 5, 3)
+    return seen.reshape(len(a), -1, high * wide * a.shape[1])

@@ -1,4 +1,4 @@
-"""Gradients of every unit of a batch: by torch.func for any module, or by the factors of known layers if possible.
+"""Gradients of every unit of a batch: by the factors of known layers if possible, else by torch.func, else row by row.
 
 Rows of a batch are ordered by unit; unit k has the rows from offsets[k] to offsets[k + 1]. The loss returns one number
 for each row. Both loss and module must treat each row by itself, otherwise they would mix units before clipping.
@@ -48,15 +48,19 @@ def gradient_way(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor)
     """Return the cheapest way that this module allows, found by a pass over made-up rows of the same kind."""
     if factors_suffice(module, loss, inputs, targets):
         return LayerFactors(module, loss)
-    way, zeros = FunctionalGradients(module, loss), [like.new_zeros((2, *like.shape[1:])) for like in (inputs, targets)]
-    try:
-        with unchanged(module):
-            way.blocks(zeros[0], zeros[1], torch.arange(3))
-    except Exception as error:  # whatever torch.func raises for an unsupported module
-        raise InputError(
-            f"Expected a module that torch.func can apply row by row, got the error {error}", argument="module"
-        ) from error
-    return way
+    zeros = [like.new_zeros((2, *like.shape[1:])) for like in (inputs, targets)]
+    problems = []
+    for way in (FunctionalGradients(module, loss), RowsOneByOne(module, loss)):
+        try:
+            with unchanged(module):
+                way.blocks(zeros[0], zeros[1], torch.arange(3))
+        except Exception as error:  # whatever torch raises for an unsupported module
+            problems.append(error)
+        else:
+            return way
+    raise InputError(
+        f"Expected a module that gives gradients row by row, got the error {problems[-1]}", argument="module"
+    ) from problems[-1]
 
 
 class FunctionalGradients:
@@ -81,6 +85,34 @@ class FunctionalGradients:
         result = by_row(held, inputs, targets)
         groups = Groups(offsets)
         return [_stored(result[name], groups) for name in parameters]
+
+
+class RowsOneByOne:
+    """Gradients of every row by a pass of its own, for modules that vmap does not support, such as `nn.GRU`; slow.
+
+    What a pass writes into the module is undone before the next, so a row's gradient depends on nothing but the row.
+    """
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        self._module = module
+        self._loss = loss
+
+    def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[Stored]:
+        """Return one stored block for each parameter."""
+        parameters = list(trainable(self._module).values())
+        rows = [self._of(parameters, inputs[k : k + 1], targets[k : k + 1]) for k in range(len(inputs))]
+        groups, made = Groups(offsets), [p.detach().new_zeros((len(rows), *p.shape)) for p in parameters]
+        for k, row in enumerate(rows):
+            for by_row, gradient in zip(made, row, strict=True):
+                if gradient is not None:
+                    by_row[k] = gradient.to_dense() if gradient.is_sparse else gradient
+        return [_stored(by_row, groups) for by_row in made]
+
+    def _of(self, parameters: list[nn.Parameter], row: Tensor, target: Tensor) -> Sequence[Tensor | None]:
+        with torch.enable_grad(), unchanged(self._module):
+            loss = self._loss(self._module(row.clone()), target).sum()
+            result: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+        return result
 
 
 def _stored(by_row: Tensor, groups: Groups) -> Stored:

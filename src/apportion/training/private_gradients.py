@@ -380,8 +380,8 @@ class PrivateGradients:
         """Return what was released of each parameter."""
         shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
         sizes = [math.prod(shape) for shape in shapes]
-        parts = torch.from_numpy(released[: sum(sizes)]).split(sizes)
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = torch.from_numpy(released[: sum(sizes)]).split_with_sizes(sizes)
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 class PlainGradients:

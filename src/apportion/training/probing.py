@@ -64,7 +64,8 @@ def factors_suffice(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Ten
         if any(not torch.equal(a, b) for a, b in zip(before, _generators(devices), strict=True)):
             raise InputError(
                 "Expected a module that draws no random numbers in a pass, got one that does; only dropout "
-                "of torch can have masks of its own for each unit.",
+                "of torch can have masks of its own for each unit, and not inside nn.MultiheadAttention or nn.LSTM: "
+                "set their dropout to 0.",
                 argument="module",
             )
         apart = _refuse_mixing(passes)
@@ -215,7 +216,8 @@ def _pass(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, commo
             hook.remove()
     if losses.dim() == 0 or len(losses) != len(inputs):
         raise InputError(
-            f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}.",
+            f"Expected a loss for each of {len(inputs)} rows, got losses of shape {tuple(losses.shape)}; losses of "
+            'torch return them with reduction="none".',
             argument="loss",
         )
     return _Rows(common, inputs, targets, losses, watched)

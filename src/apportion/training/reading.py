@@ -83,7 +83,13 @@ def _ids(values: Any) -> Any:
 
 
 def _joined(parts: list[Any], name: Any) -> Tensor:
-    tensors = [torch.as_tensor(part) for part in parts]
+    try:
+        tensors = [torch.as_tensor(part) for part in parts]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"Expected numbers in column {name!r}, got {type(parts[0]).__name__}; leave it out by a collate.",
+            argument="source",
+        ) from error
     shapes = {tuple(each.shape[1:]) for each in tensors}
     if len(shapes) > 1:
         raise InputError(

@@ -1,0 +1,133 @@
+// Sums over a unit's positions t of b_t a_t', for rows a_t and b_t of float32: their squared lengths from products
+// between positions, and their weighted sum over units.  Included once per instruction set.  Products of two float32
+// numbers are exact in double, and every sum has one order of additions, whatever the width of a vector.
+
+typedef float NarrowPart __attribute__((vector_size(KERNEL_VECTOR_BYTES / 2)));
+
+// Eight floats as doubles
+INLINE Lanes widened(const float* from) {
+    Lanes x;
+    UNROLL for (int i = 0; i < Lanes::n_parts; ++i) {
+        NarrowPart held;
+        __builtin_memcpy(&held, from + i * kPart, sizeof held);
+        x.part[i] = __builtin_convertvector(held, Part);
+    }
+    return x;
+}
+
+// The last few floats of a row, with zeros behind them
+INLINE Lanes widened(const float* from, Index n) {
+    float held[kLanes] = {};
+    for (Index i = 0; i < kLanes && i < n; ++i) held[i] = from[i];
+    return widened(held);
+}
+
+// gram[(i + p) * n + j + q] = x_{i + p} . x_{j + q} for p and q in [0, kSide), as far as there are rows
+template <int kSide>
+inline void gram_tile(const float* rows, Index n, Index width, Index i, Index j, double* gram) {
+    const float *left[kSide], *right[kSide];
+    for (int p = 0; p < kSide; ++p) {
+        left[p] = rows + std::min(i + p, n - 1) * width;
+        right[p] = rows + std::min(j + p, n - 1) * width;
+    }
+    Lanes sums[kSide][kSide];
+    UNROLL for (int p = 0; p < kSide; ++p)
+        UNROLL for (int q = 0; q < kSide; ++q) sums[p][q] = Lanes::all(0.);
+    auto step = [&](auto load) INLINE_LAMBDA {
+        Lanes a[kSide];
+        UNROLL for (int p = 0; p < kSide; ++p) a[p] = load(left[p]);
+        UNROLL for (int q = 0; q < kSide; ++q) {
+            const Lanes b = load(right[q]);
+            UNROLL for (int p = 0; p < kSide; ++p) sums[p][q] = sums[p][q] + a[p] * b;
+        }
+    };
+    Index k = 0;
+    for (; k + kLanes <= width; k += kLanes) step([&](const float* row) INLINE_LAMBDA { return widened(row + k); });
+    if (k < width) step([&](const float* row) INLINE_LAMBDA { return widened(row + k, width - k); });
+    for (int p = 0; p < kSide && i + p < n; ++p)
+        for (int q = 0; q < kSide && j + q < n; ++q)
+            gram[(i + p) * n + j + q] = gram[(j + q) * n + i + p] = sum_lanes(sums[p][q]);
+}
+
+inline void gram_of(const float* rows, Index n, Index width, double* gram) {
+    if (n == 1) return gram_tile<1>(rows, n, width, 0, 0, gram);
+    for (Index i = 0; i < n; i += 4)
+        for (Index j = i; j < n; j += 4) gram_tile<4>(rows, n, width, i, j, gram);
+}
+
+// squares[u] = max(0, sum_{t, t'} (a_t . a_t') (b_t . b_t')) + (rounding * sum_t |a_t| |b_t|)^2
+inline void unit_squares(const ProductArguments& task, int threads) {
+    Index longest = 0;
+    for (Index u = 0; u < task.n_units; ++u) longest = std::max(longest, task.offsets[u + 1] - task.offsets[u]);
+    threads = int(std::clamp<Index>(task.n_units / kUnitsAtOnce, 1, threads));
+    std::vector<Buffer<double>> grams;
+    for (int t = 0; t < threads; ++t) grams.push_back(zeros<double>(2 * longest * longest));
+    in_parallel(threads, (task.n_units + kUnitsAtOnce - 1) / kUnitsAtOnce, [&](int thread, Index turn) {
+        double* const inner = grams[thread].get();
+        for (Index u = turn * kUnitsAtOnce; u < std::min((turn + 1) * kUnitsAtOnce, task.n_units); ++u) {
+            const Index first = task.offsets[u], n = task.offsets[u + 1] - first;
+            double* const outer = inner + n * n;
+            if (task.incoming) gram_of(task.incoming + first * task.columns, n, task.columns, inner);
+            else std::fill(inner, inner + n * n, 1.);
+            gram_of(task.outgoing + first * task.rows, n, task.rows, outer);
+            double square = 0., size = 0.;
+            for (Index k = 0; k < n * n; ++k) square += inner[k] * outer[k];
+            for (Index k = 0; k < n * n; k += n + 1) size += std::sqrt(inner[k] * outer[k]);
+            size *= task.rounding;
+            task.squares[u] = (square < 0. ? 0. : square) + size * size;
+        }
+    });
+}
+
+// total[m, k .. k + 2 kLanes] += sum_t scaled[t, m] a[t, k ..] for `Rows` values of m
+template <int Rows>
+inline void add_columns(const ProductArguments& task, const double* scaled, Index n, Index m, Index k) {
+    const Index here = std::min<Index>(2 * kLanes, task.columns - k);
+    Lanes sums[Rows][2];
+    double held[2 * kLanes];
+    UNROLL for (int r = 0; r < Rows; ++r) {
+        std::fill(held, held + 2 * kLanes, 0.);
+        std::copy(task.total + (m + r) * task.columns + k, task.total + (m + r) * task.columns + k + here, held);
+        sums[r][0] = Lanes::load(held);
+        sums[r][1] = Lanes::load(held + kLanes);
+    }
+    auto step = [&](Index t, Lanes one, Lanes two) INLINE_LAMBDA {
+        UNROLL for (int r = 0; r < Rows; ++r) {
+            const double factor = scaled[t * task.rows + m + r];
+            sums[r][0] = sums[r][0] + one * factor;
+            sums[r][1] = sums[r][1] + two * factor;
+        }
+    };
+    const float* row = task.incoming + k;
+    if (here == 2 * kLanes) {
+        for (Index t = 0; t < n; ++t, row += task.columns) step(t, widened(row), widened(row + kLanes));
+    } else {
+        for (Index t = 0; t < n; ++t, row += task.columns)
+            step(t, widened(row, here), widened(row + kLanes, std::max<Index>(here - kLanes, 0)));
+    }
+    UNROLL for (int r = 0; r < Rows; ++r) {
+        sums[r][0].store(held);
+        sums[r][1].store(held + kLanes);
+        std::copy(held, held + here, task.total + (m + r) * task.columns + k);
+    }
+}
+
+// total[m, k] += sum_u factors[u] sum_t b[t, m] a[t, k], position by position
+inline void unit_sums(const ProductArguments& task, int threads) {
+    const Index n = task.offsets[task.n_units] - task.offsets[0], rows = task.rows;
+    Buffer<double> scaled = zeros<double>(n * rows);
+    for (Index u = 0; u < task.n_units; ++u)
+        for (Index t = task.offsets[u] * rows; t < task.offsets[u + 1] * rows; ++t)
+            scaled[t] = task.factors[u] * double(task.outgoing[t]);
+    if (!task.incoming) {
+        for (Index t = 0; t < n; ++t)
+            for (Index m = 0; m < rows; ++m) task.total[m] += scaled[t * rows + m];
+        return;
+    }
+    in_parallel(threads, (task.columns + 2 * kLanes - 1) / (2 * kLanes), [&](int, Index turn) {
+        const Index k = turn * 2 * kLanes;
+        Index m = 0;
+        for (; m + 5 <= rows; m += 5) add_columns<5>(task, scaled.get(), n, m, k);
+        for (; m < rows; ++m) add_columns<1>(task, scaled.get(), n, m, k);
+    });
+}

@@ -1,0 +1,94 @@
+"""Sums of products of units' rows, fused: squared lengths of Σ_t b_t a_tᵀ, and their weighted sum over units.
+
+A gradient of a linear map is such a sum, over a unit's positions. The rows are float32, so products of two numbers are
+exact in float64. All sums are float64, in an order that depends on nothing but the rows themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.errors import InputError
+from apportion.linalg import kernel
+from apportion.linalg.backend import active_backend
+from apportion.linalg.threads import thread_count
+
+Narrow = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+_SMALL = 1 << 22  # products up to this are not worth a second thread
+
+
+class _Arguments(ctypes.Structure):
+    """`ProductArguments` of `_users.cpp`."""
+
+    _fields_ = (
+        [(name, ctypes.c_int64) for name in ("n_units", "rows", "columns")]
+        + [(name, ctypes.c_void_p) for name in ("offsets", "incoming", "outgoing", "factors", "squares", "total")]
+        + [("rounding", ctypes.c_double)]
+    )
+
+
+class UnitProducts:
+    """Rows of two factors by unit.
+
+    Args:
+        offsets: int64[units + 1]: unit u has the positions from offsets[u] to offsets[u + 1]; starts with 0.
+        outgoing: float32 [positions, rows], contiguous.
+        incoming: float32 [positions, columns], contiguous; None for a column of ones.
+
+    >>> one = np.ones((3, 2), np.float32)
+    >>> products = UnitProducts(np.array([0, 1, 3]), one, one)
+    >>> products.squares(0.0)  # of a matrix of ones, and of one of twos
+    array([ 4., 16.])
+    >>> total = np.zeros((2, 2))
+    >>> products.add_to(total, np.array([1.0, 10.0]))
+    >>> total
+    array([[21., 21.],
+           [21., 21.]])
+    """
+
+    def __init__(self, offsets: NDArray[np.int64], outgoing: Narrow, incoming: Narrow | None) -> None:
+        for each in (outgoing,) if incoming is None else (outgoing, incoming):
+            if each.dtype != np.float32 or each.ndim != 2 or not each.flags.c_contiguous or len(each) != offsets[-1]:
+                raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
+        if offsets.dtype != np.int64 or offsets[0] or not offsets.flags.c_contiguous:
+            raise InputError("Expected contiguous int64 offsets that start with 0.", argument="offsets")
+        self._held = (offsets, outgoing, incoming)
+        self._shape = (outgoing.shape[1], 1 if incoming is None else incoming.shape[1])
+        self._arguments = _Arguments(
+            len(offsets) - 1, *self._shape, _address(offsets), None if incoming is None else _address(incoming),
+            _address(outgoing),
+        )  # fmt: skip
+        self._threads = 1 if outgoing.size * self._shape[1] < _SMALL else thread_count()
+
+    def squares(self, rounding: float) -> Floats:
+        """Return ‖Σ_t b_t a_tᵀ‖² + (rounding · Σ_t ‖a_t‖ ‖b_t‖)² for every unit."""
+        result = np.empty(self._arguments.n_units)
+        self._arguments.squares, self._arguments.rounding = _address(result), rounding
+        kernel.unit_products(self._arguments, squares=True, threads=self._threads)
+        return result
+
+    def add_to(self, total: Floats, factors: Floats) -> None:
+        """Add every unit's sum, times its factor, to float64 numbers of shape [rows, columns], contiguous."""
+        fits = total.shape == self._shape and total.dtype == np.float64 and total.flags.c_contiguous
+        if not fits or factors.shape != (self._arguments.n_units,) or factors.dtype != np.float64:
+            raise InputError("Expected a contiguous float64 total, and a factor for each unit.", argument="total")
+        weights = np.ascontiguousarray(factors)
+        self._arguments.total, self._arguments.factors = _address(total), _address(weights)
+        kernel.unit_products(self._arguments, squares=False, threads=self._threads)
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Return where the numbers are; faster than `array.ctypes.data`."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def available() -> bool:
+    """Whether the kernel is here and in use; NumPy would not be faster than what it stands for."""
+    return active_backend() == "compiled"

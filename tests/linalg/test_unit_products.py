@@ -1,0 +1,100 @@
+"""Sums of products of units' rows: the same as NumPy's, and the same bits with every instruction set."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from apportion.errors import InputError
+from apportion.linalg import kernel
+from apportion.linalg.unit_products import UnitProducts, available
+
+pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
+
+SIZES = np.array([1, 0, 4, 3, 9, 1, 17])
+OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
+
+
+def rows(width, seed):
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((OFFSETS[-1], width)) * 10 ** rng.uniform(-3, 3, (OFFSETS[-1], 1))).astype(np.float32)
+
+
+def gradients(b, a):
+    """Every unit's Σ_t b_t a_tᵀ in float64."""
+    wide = [each.astype(np.float64) for each in (b, a)]
+    return np.array([wide[0][i:j].T @ wide[1][i:j] for i, j in itertools.pairwise(OFFSETS)])
+
+
+def sizes_of(b, a):
+    long = np.linalg.norm(b.astype(float), axis=1) * np.linalg.norm(a.astype(float), axis=1)
+    return np.array([long[i:j].sum() for i, j in itertools.pairwise(OFFSETS)])
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(1, 1), (8, 5), (16, 11), (33, 6), (100, 23)])
+def test_lengths_and_sums_are_those_of_the_gradients(wide, narrow):
+    a, b = rows(wide, 0), rows(narrow, 1)
+    expected, sizes = gradients(b, a), sizes_of(b, a)
+    factors = np.linspace(0, 1, len(SIZES))
+    found = UnitProducts(OFFSETS, b, a)
+    for rounding in (0.0, 0.5):
+        squares = (expected**2).sum((1, 2)) + (rounding * sizes) ** 2
+        assert np.allclose(found.squares(rounding), squares, rtol=1e-9, atol=1e-9 * sizes.max() ** 2)
+    total = np.ones((narrow, wide))
+    found.add_to(total, factors)
+    assert np.allclose(total - 1, np.einsum("u,umk->mk", factors, expected), rtol=1e-9)
+
+
+def test_without_incoming_rows_they_are_ones():
+    b, ones = rows(7, 2), np.ones((OFFSETS[-1], 1), np.float32)
+    one, other = UnitProducts(OFFSETS, b, None), UnitProducts(OFFSETS, b, ones)
+    assert np.array_equal(one.squares(1e-4), other.squares(1e-4))
+    totals = np.zeros((2, 7, 1))
+    one.add_to(totals[0], np.ones(len(SIZES)))
+    other.add_to(totals[1], np.ones(len(SIZES)))
+    assert np.allclose(totals[0], totals[1], rtol=1e-12)
+
+
+def test_every_instruction_set_gives_the_same_bits():
+    a, b = rows(45, 3), rows(13, 4)
+    results = []
+    for name in kernel.instruction_sets():
+        with kernel.use_instruction_set(name):
+            products, total = UnitProducts(OFFSETS, b, a), np.zeros((13, 45))
+            products.add_to(total, np.linspace(0.1, 1, len(SIZES)))
+            results.append(np.concatenate([products.squares(1e-4), total.ravel()]))
+    assert all(np.array_equal(each, results[0]) for each in results)
+
+
+def test_a_unit_alone_gives_the_same_bits_as_among_others():
+    """Nothing about a unit's length depends on who else is there."""
+    a, b = rows(45, 5), rows(13, 6)
+    among = UnitProducts(OFFSETS, b, a).squares(1e-4)
+    for unit, (first, last) in enumerate(itertools.pairwise(OFFSETS)):
+        own = slice(first, last)
+        assert UnitProducts(np.array([0, last - first]), b[own], a[own]).squares(1e-4)[0] == among[unit]
+
+
+def test_squares_stay_within_float64_for_the_largest_and_smallest_numbers():
+    for size in (3e38, 1e-38):
+        held = np.full((2, 3), size, np.float32)
+        found = UnitProducts(np.array([0, 2]), held, held).squares(0.0)[0]
+        assert np.isclose(found, 36 * np.float64(np.float32(size)) ** 4, rtol=1e-12)
+
+
+def test_arrays_that_the_kernel_cannot_read_are_refused():
+    good = np.ones((3, 2), np.float32)
+    for bad in (good.astype(np.float64), good[:, ::2], good[:2], good[0]):
+        with pytest.raises(InputError, match="float32 rows"):
+            UnitProducts(np.array([0, 3]), good, bad)
+    for offsets in (np.array([1, 3]), np.array([0, 3], np.int32)):
+        with pytest.raises(InputError, match="offsets"):
+            UnitProducts(offsets, good, good)
+    products = UnitProducts(np.array([0, 3]), good, good)
+    for total, factors in ((np.zeros((3, 2)), np.ones(1)), (np.zeros((2, 2), np.float32), np.ones(1))):
+        with pytest.raises(InputError, match="total"):
+            products.add_to(total, factors)
+    with pytest.raises(InputError, match="total"):
+        products.add_to(np.zeros((2, 2)), np.ones(2))
