@@ -4,7 +4,8 @@ A point is drawn with probability proportional to a public base distribution tim
 over the intervals between neighbouring values: Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in
 Differential Privacy" (2020). Several quantiles are found by halving: the middle one first, then the middle ones on
 either side of it, and so on; one user's rows are shared out over the parts of one halving, so that they cost about as
-much together as one alone. Where values lie on a public scale, or a public list, only its points are drawn, and ties
+much together as one alone. For a named target, weights and ranks are chosen to have the least predicted error
+(`rank_weights`). Where values lie on a public scale, or a public list, only its points are drawn, and ties
 count as they are: a point has all the ranks of its rows (docs/proofs/contributions.md).
 """
 

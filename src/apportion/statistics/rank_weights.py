@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from apportion.allocation.users import size_buckets
 from apportion.estimators.contributions import Noisy, capped_weights
 from apportion.postprocessing.class_counts import likely_counts
-from apportion.postprocessing.rank_bias import EXPECTED, FEARED, Keep, Measured, Prediction, RankBias
+from apportion.postprocessing.rank_bias import Keep, Measured, Prediction, RankBias
 from apportion.postprocessing.size_dependence import SizeClasses, balanced_tilt
 from apportion.privacy import Purpose
 from apportion.privacy.contributions import Contribution, MiddleRows, RowWeighting, SizeHistogram
@@ -38,7 +38,9 @@ _ENOUGH = 250.0  # users times ε from which large users are compared with small
 _COUNTS = 0.4  # part of the predicted error that must not be noise for that
 _CLIP = 0.3  # of distances of users' shares from q
 _GRADES, _OF_GRADES = 20, 0.2  # candidates so few that a small move of ranks changes none; how much it counts then
-_AMONG = (1, 2, 4)  # rows among which the middle ones are kept, relative to these
+_CENTRAL = 0.25  # distance from the median up to which more than the plain cap is used
+_BETWEEN = 1.5  # a bound between the ends of two classes of sizes
+_AMONG = (1, 3)  # rows among which the middle ones are kept, relative to these
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +97,11 @@ class RankWeighing:
     def found(self) -> RankWeights:
         """Take all steps."""
         classes = self._classes()
-        model, feared = (RankBias.before(classes, self._middle, parts) for parts in (EXPECTED, FEARED))
+        model, feared = RankBias.before(classes, self._middle)
         best = self._best(model, 1 - self._for_sizes)
         plenty = classes.n_users * self.search.session.budget.epsilon >= _ENOUGH
-        if self.of == "rows" and plenty and best.missed > _COUNTS * best.error:
-            measured = self._measured(classes, model)
-            model, feared = (RankBias.after(classes, self._middle, measured, parts) for parts in (EXPECTED, FEARED))
+        if self.of == "rows" and self._central and plenty and best.missed > _COUNTS * best.error:
+            model, feared = RankBias.after(classes, self._middle, self._measured(classes, model))
             best = self._best(model, 1 - SIZES - ROUGH - TILT)
         ranks = [model.at(q).predicted(best.keep, 0.0).rank for q in self.sought]
         return RankWeights(best.keep, self._apart(ranks), [feared.at(q) for q in self.sought], _safe(classes, best))
@@ -117,6 +118,10 @@ class RankWeighing:
     @property
     def _for_sizes(self) -> float:
         return SIZES if self.of == "rows" else _USERS
+
+    @property
+    def _central(self) -> bool:
+        return abs(self._middle - 0.5) <= _CENTRAL
 
     @property
     def _middle(self) -> float:
@@ -157,11 +162,16 @@ class RankWeighing:
         return len(self.sought) if isinstance(self.search.line, Candidates) else halvings(len(self.sought))
 
     def _keeps(self) -> list[Keep]:
-        """Weights to choose from. The middle of a user's rows depends on the quantile, so it is kept for one alone."""
+        """Weights to choose from.
+
+        The middle of a user's rows depends on the quantile, so it is kept for one alone. Far from the median, what it
+        does depends on how users differ, which is not known.
+        """
         largest = float(self._ends[-1])
-        if len(self.sought) > 1 or self.of == "users":
-            return [Keep(float(end), float(end)) for end in self._ends]
-        pairs = {(float(end), min(float(end) * many, largest)) for end in self._ends for many in (*_AMONG, largest)}
+        bounds = sorted({float(end) for end in (*self._ends, *np.floor(_BETWEEN * self._ends[:-1]))})
+        if len(self.sought) > 1 or self.of == "users" or not self._central:
+            return [Keep(bound, bound) for bound in bounds]
+        pairs = {(bound, min(bound * many, largest)) for bound in bounds for many in (*_AMONG, largest)}
         return [Keep(*pair) for pair in sorted(pairs)]
 
     def _apart(self, ranks: list[float]) -> list[float]:
