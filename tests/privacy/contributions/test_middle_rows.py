@@ -32,7 +32,7 @@ def drawn(seed):
 @given(SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_below_any_point_a_user_has_its_part_of_the_rank_clipped(seed):
-    rng, indptr, values, rule = drawn(seed)
+    _, indptr, values, rule = drawn(seed)
     weights = rule.of(Users(indptr, {"values": values}))
     for user in range(len(indptr) - 1):
         own, left = values[indptr[user] : indptr[user + 1]], weights[indptr[user] : indptr[user + 1]]
