@@ -3,7 +3,8 @@
 OpenDP scores candidates by their ranks, and PipelineDP descends a tree of noisy counts; both keep at most H rows of
 each user. Here a peer is the exponential mechanism on ranks of at most H rows of a user with all of ε, H the best in
 hindsight, on the same candidates: grades, or 1,024 steps of the range. Ours has private sizes and no setting but the
-step. How much sizes are expected to move ranks (`statistics.rank_caps`) was chosen on these sets.
+step. What is expected of users (constants of `postprocessing.rank_bias` and `statistics.rank_weights`) was chosen on
+these sets, with other seeds.
 """
 
 from __future__ import annotations

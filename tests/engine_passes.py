@@ -211,6 +211,7 @@ ROWS = {
     "mean, Laplace": partial(UserMean, 2.0, 0.0, **BOX),
     "mean, private sizes": partial(PaperMean, 2.0, 1e-5, **PRIVATE, **BOX),
     "quantiles, private sizes": partial(UserQuantile, [0.25, 0.5], 2.0, **PRIVATE, **BOX),
+    "median, middle rows": partial(UserQuantile, 0.5, 40.0, step=0.5, **BOX),
     "quantiles on a scale": partial(UserQuantile, [0.25, 0.5], 2.0, step=0.5, **BOX),
     "logistic loss": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, sizes="public"),
     "logistic loss, private sizes": partial(UserERM, "logistic", 2.0, 1e-5, steps=3, **PRIVATE),

@@ -230,6 +230,35 @@ def test_replay_with_a_user_more_or_less_stays_within_every_sensitivity(given, o
         assert max(ratios.values()) <= 1 + 1e-9
 
 
+MEASURED = ["sizes", "rough-quantile", "tilt", "quantiles"]
+
+
+@pytest.mark.parametrize("given", [{"value_range": (1, 5)}, {"value_range": (1, 5), "step": 1}], ids=["line", "list"])
+def test_replay_stays_within_every_sensitivity_where_large_users_are_compared_with_small_ones(given):
+    def fit(rows, session):
+        found = for_target(epsilon=8.0, **given).fit(rows[0], users=rows[1], session=session)
+        if rows[1] is groups:
+            assert [each.purpose.value for each in found.statement_.releases] == MEASURED
+        return {name: getattr(found, name) for name in ("quantiles_", "rank_error_", "threshold_", "statement_")}
+
+    arguments = {"budget": Budget(8.0, 0.0), "noise": SeededNoise(1), "neighbours": ADD_REMOVE}
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(60), rng.zipf(1.4, 60).clip(max=200))
+    values = np.clip(np.rint(2 + 0.4 * np.log2(np.bincount(groups))[groups] + rng.normal(size=len(groups))), 1, 5)
+    for user in (0, int(np.argmax(np.bincount(groups)))):
+        kept = groups != user
+        ratios = audit_neighbour(fit, (values, groups), (values[kept], groups[kept]), arguments)
+        assert max(ratios.values()) <= 1 + 1e-9
+
+
+def test_far_from_the_median_and_for_several_quantiles_all_rows_weigh_less():
+    values, groups = graded(n_users=300)
+    for quantiles in (0.9, [0.4, 0.5, 0.6]):
+        found = for_target(quantiles, epsilon=0.5, value_range=(1, 5), step=1).fit(values, users=groups)
+        assert "on the middle of its rows" not in found.statement_.to_text()
+        assert "middle" not in str([each.derivation for each in found.statement_.releases])
+
+
 def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with_sizes():
     values, groups = graded()
     missed = 0

@@ -156,7 +156,7 @@ class Purpose(Enum):
     TILT = (
         "tilt",
         "large and small users",
-        "How far the means of users with many rows differ from those with few: for a correction and the interval.",
+        "How far users with many rows differ from those with few: for a correction and the interval.",
     )
     DISTANCES = (
         "distances",
@@ -170,6 +170,11 @@ class Purpose(Enum):
         "covariance",
         "second moments",
         "The number of users, their means and second moments: the estimate itself.",
+    )
+    ROUGH_QUANTILE = (
+        "rough-quantile",
+        "rough quantile",
+        "About where the quantile lies. How far users with many rows differ from those with few is measured there.",
     )
     QUANTILES = "quantiles", "quantiles", "The estimate itself."
     # parties

@@ -43,6 +43,7 @@ COLOURS: Final = {
     Purpose.FIRST_MOMENTS: 4,
     Purpose.CLASS_SUMS: 4,
     Purpose.TILT: 4,
+    Purpose.ROUGH_QUANTILE: 5,
     Purpose.DISTANCES: 5,
     Purpose.SPREAD: 6,
     Purpose.RESIDUALS: 4,

@@ -4,7 +4,8 @@ A point is drawn with probability proportional to a public base distribution tim
 over the intervals between neighbouring values: Algorithm 4 of Epasto et al., "Smoothly Bounding User Contributions in
 Differential Privacy" (2020). Several quantiles are found by halving: the middle one first, then the middle ones on
 either side of it, and so on; one user's rows are shared out over the parts of one halving, so that they cost about as
-much together as one alone. Where values lie on a public scale, or a public list, only its points are drawn, and ties
+much together as one alone. For a named target, weights and ranks are chosen to have the least predicted error
+(`rank_weights`). Where values lie on a public scale, or a public list, only its points are drawn, and ties
 count as they are: a point has all the ranks of its rows (docs/proofs/contributions.md).
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from statistics import NormalDist
 from typing import Any, Self
 
@@ -22,19 +23,17 @@ from numpy.typing import ArrayLike, NDArray
 from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
-from apportion.data.users import UserParts, in_memory
-from apportion.engines import add_up_one
+from apportion.data.users import UserParts
 from apportion.errors import BudgetError, InputError
 from apportion.estimators.constructors import with_constructor
-from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes, capped_weights
+from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
 from apportion.estimators.frames import is_elsewhere, rows_of_frame
-from apportion.privacy import Base, PublicRowWeights, Purpose, RankedRows, Session
-from apportion.privacy.contributions import CellWeights
-from apportion.privacy.mechanisms import PointsOfList
+from apportion.privacy import Base, PublicRowWeights, Purpose, Session
 from apportion.privacy.purposes import ReleaseName, Stage
-from apportion.privacy.ranks import Candidates, RankedCells
+from apportion.privacy.ranks import Candidates
 from apportion.statistics.quantile_line import line_of, points_of
-from apportion.statistics.rank_caps import GRADES, RankCap, rank_cap
+from apportion.statistics.quantile_search import PointSearch, halvings
+from apportion.statistics.rank_weights import RankWeighing, RankWeights
 from apportion.statistics.user_parts import Target
 from apportion.statistics.user_statistic import UserStatistic
 
@@ -124,66 +123,27 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         opened = self._session(session, [about, *grid, *self._about_largest()])
         if opened.exact:
             raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
-        found, cap = self._weighed(owners, sought, opened, line)
-        left = 1 - opened.spent
-        if isinstance(line, Candidates):
-            points, scales = self._among(line, sought, self._cells(found, line), opened, left)
-        else:
-            rows = RankedRows(in_memory(found.users, "A quantile"), found.weights, line)
-            points, scales = self._on_line(line, sought, rows, opened, left)
-        self._publish(points, self._rank_errors(found, cap, scales, asked))
+        search = PointSearch(owners, line, opened, self._adder)
+        found, ranks, chosen = self._weighed(search, sought)
+        search = PointSearch(found.users, line, opened, self._adder)
+        points, scales = search.points(ranks, found.weights, 1 - opened.spent, self._name)
+        self._publish(dict(zip(sought, points, strict=True)), self._rank_errors(found, chosen, scales, asked))
         self.threshold_ = found.threshold
         self.statement_ = opened.statement()
         return self
 
-    def _cells(self, found: Bounded, line: Candidates) -> RankedCells:
-        form = CellWeights(line.points, found.weights)
-        return RankedCells(add_up_one(self._adder, found.users, form), form, line)
-
-    def _weighed(
-        self, users: UserParts, sought: list[float], session: Session, line: Base | Candidates
-    ) -> tuple[Bounded, RankCap | None]:
-        """Return the weights of all rows and, for a named target, the cap."""
+    def _weighed(self, search: PointSearch, sought: list[float]) -> tuple[Bounded, list[float], RankWeights | None]:
+        """Return the weights of all rows, what is sought among them and, for a named target, how they were chosen."""
+        users, session = search.users, search.session
         if self.weights == "target":
-            grades = isinstance(line, Candidates) and len(line.points) <= GRADES
-            cap = rank_cap(users, self.of, self.max_size, sought, session, self._release, grades=grades)
-            return Bounded(capped_weights(cap.cap), cap.cap, users), cap
+            chosen = RankWeighing(search, self.of, self.max_size, sought, self._release).found()
+            return Bounded(chosen.weighting, chosen.keep.kept, users), chosen.ranks, chosen
         fractions = self._sizes_fractions()
         if sum(fractions.values()) >= 1:
             raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
         share = session.plan(**fractions).one("sizes") if fractions else None
-        halvings = math.ceil(math.log2(len(sought) + 1))
-        epsilon = session.budget.epsilon * (1 - sum(fractions.values())) / halvings
-        return self._bounded(users, _trade_off(sought, epsilon), session, share), None
-
-    def _on_line(
-        self, base: Base, sought: list[float], rows: RankedRows, session: Session, left: float
-    ) -> tuple[dict[float, float], list[float]]:
-        """Return points found by halving, and the scale of deviations at each step."""
-        halvings = math.ceil(math.log2(len(sought) + 1))
-        search, scales = _Search(tuple(sought)), []
-        for number, share in enumerate(session.plan(halvings=[left / halvings] * halvings).several("halvings")):
-            scores = rows.scores(*search.cells())
-            scales.append(2 * scores.total_sensitivity / share.pure_epsilon)
-            search.answer(session.choose_points(self._name(number + 1), scores, base, share))
-        return search.points, scales
-
-    def _among(
-        self, candidates: Candidates, sought: list[float], rows: RankedCells, session: Session, left: float
-    ) -> tuple[dict[float, float], list[float]]:
-        """Points of the list, the middle quantile first, each between those found; and the scale of one choice."""
-        points: dict[float, float] = {}
-        scale = 0.0
-        shares = session.plan(choices=[left / len(sought)] * len(sought)).several("choices")
-        for number, (quantile, share) in enumerate(zip(_middle_first(sought), shares, strict=True)):
-            lowest, highest = candidates.support()
-            low = max((points[q] for q in points if q < quantile), default=lowest)
-            high = min((points[q] for q in points if q > quantile), default=highest)
-            left_over = candidates.between(low, high)
-            scores = rows.scores(left_over, quantile)
-            scale = max(scale, 2 * scores.total_sensitivity / share.pure_epsilon)
-            points[quantile] = session.release_with(PointsOfList(left_over), self._name(number + 1), scores, share)
-        return points, [scale]
+        epsilon = session.budget.epsilon * (1 - sum(fractions.values())) / halvings(len(sought))
+        return self._bounded(users, _trade_off(sought, epsilon), session, share), sought, None
 
     def _name(self, number: int) -> ReleaseName:
         of = f"quantiles of {self.of}" if self.weights == "target" else "quantiles by the paper's weights"
@@ -210,7 +170,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         return sorted(set(asked.tolist()))
 
     def _rank_errors(
-        self, found: Bounded, cap: RankCap | None, scales: Sequence[float], line: Base | Candidates
+        self, found: Bounded, chosen: RankWeights | None, scales: Sequence[float], line: Base | Candidates
     ) -> Floats | None:
         """How far ranks are off: by the draw, and by what the weights do.
 
@@ -221,68 +181,15 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         missed = (1 - self.level) / 2
         mass = float(line.masses.min()) if isinstance(line, Candidates) else self.base_mass
         drawn = math.fsum(scales) * math.log(len(scales) / (missed * mass))
-        if cap is not None:
-            return np.full(len(q), min(drawn / cap.safe_total + cap.off(1 - missed), 1.0))
+        if chosen is not None:
+            by_rank = dict(zip(self._sought(), chosen.off(drawn, 1 - missed), strict=True))
+            return np.array([by_rank[each] for each in q])
         if not isinstance(found.weights, PublicRowWeights):
             return None
         sampling = -NormalDist().inv_cdf(missed / 2) * np.sqrt(q * (1 - q) * found.weights.sums_of_squares[0])
         return np.minimum(sampling + drawn, 1.0)
 
 
-@dataclass
-class _Part:
-    """A part of the line between two points found, and the quantiles still sought in it."""
-
-    quantiles: tuple[float, ...]
-    low: float
-    high: float
-
-
-class _Search:
-    """Finds quantiles by halving: in every part the middle one first."""
-
-    def __init__(self, sought: tuple[float, ...]) -> None:
-        self.points: dict[float, float] = {}
-        self._parts = [_Part(sought, 0.0, 1.0)]
-        self._cuts: list[float] = []
-
-    def cells(self) -> tuple[list[float], list[float | None]]:
-        """Where the line is cut, and which quantile of each part's own weight to look for."""
-        return self._cuts, [
-            (_middle(part.quantiles) - part.low) / (part.high - part.low) if part.quantiles else None
-            for part in self._parts
-        ]
-
-    def answer(self, points: Sequence[float]) -> None:
-        """Cut every part that looked for a quantile at the point found for it."""
-        left = iter(points)
-        parts: list[_Part] = []
-        cuts: list[float] = []
-        for number, part in enumerate(self._parts):
-            cuts += self._cuts[number - 1 : number] if number else []
-            if not part.quantiles:
-                parts.append(part)
-                continue
-            middle, point = _middle(part.quantiles), next(left)
-            self.points[middle] = point
-            at = part.quantiles.index(middle)
-            parts += [_Part(part.quantiles[:at], part.low, middle), _Part(part.quantiles[at + 1 :], middle, part.high)]
-            cuts.append(point)
-        self._parts, self._cuts = parts, cuts
-
-
-def _middle(quantiles: tuple[float, ...]) -> float:
-    return quantiles[len(quantiles) // 2]
-
-
 def _trade_off(sought: Sequence[float], epsilon: float) -> float:
     """A = q (1 − q) ε² / 8: a row counts or not, of variance q (1 − q); ranks are off as by Laplace noise of 2 W/ε."""
     return float(np.mean([q * (1 - q) for q in sought])) * epsilon**2 / 8
-
-
-def _middle_first(quantiles: Sequence[float]) -> list[float]:
-    """Ascending quantiles in the order of halving."""
-    if not quantiles:
-        return []
-    at = len(quantiles) // 2
-    return [quantiles[at], *_middle_first(quantiles[:at]), *_middle_first(quantiles[at + 1 :])]

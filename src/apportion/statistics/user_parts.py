@@ -87,6 +87,34 @@ class TiltedSums:
 
 
 @dataclass(frozen=True, eq=False)
+class TiltedShares:
+    """The share of a user's values below a released point, less q, clipped and divided by the clip, times a tilt.
+
+    Attributes:
+        point: the released point; of values equal to it one half counts as below.
+        quantile: q.
+        clip: public.
+        edges: where size classes begin.
+        tilts: between -1 and 1, one for each class.
+    """
+
+    point: float
+    quantile: float
+    clip: float
+    edges: Floats
+    tilts: Floats
+
+    def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
+        """One row per user; 0 for a user without rows."""
+        values = np.asarray(users.column("values"), np.float64).reshape(users.n_rows)
+        below = (values < self.point) / 2 + (values <= self.point) / 2
+        rows = users.sizes
+        shares = np.bincount(users.owner, below, minlength=users.n_users) / np.maximum(rows, 1)
+        reached = np.clip((shares - self.quantile) / self.clip, -1.0, 1.0) * (rows > 0)
+        return ((self.tilts[class_of(np.asarray(rows, np.float64), self.edges)] * reached)[:, None],)
+
+
+@dataclass(frozen=True, eq=False)
 class DeviationClasses:
     """One for every column, in the octave of |min(s, h) (z - centre)|, below or above the centre.
 

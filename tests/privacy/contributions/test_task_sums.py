@@ -165,7 +165,15 @@ def test_sums_over_nobody_are_zeros_and_no_error():
             assert np.prod(found.shape) > 0
 
 
-OF_USERS = ("user total", "user gram", "parts of users", "weights of cells", "votes", "parts without held-out rows")
+OF_USERS = (
+    "user total",
+    "user gram",
+    "parts of users",
+    "weights of cells",
+    "weights of cells, middle rows",
+    "votes",
+    "parts without held-out rows",
+)
 OF_CELLS = (
     "sums by group",
     "norms over groups",

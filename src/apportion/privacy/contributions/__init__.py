@@ -6,6 +6,7 @@ from apportion.privacy.contributions.clipped import ClippedParts, Output, step_o
 from apportion.privacy.contributions.group_boxes import GroupBoxes
 from apportion.privacy.contributions.group_sums import Cells, GroupMoments, GroupSums, MomentsOf, NormClasses
 from apportion.privacy.contributions.key_counts import KeyCounts, KeyShares
+from apportion.privacy.contributions.middle_rows import MiddleRows
 from apportion.privacy.contributions.partial_sums import Channel, PartialSums
 from apportion.privacy.contributions.rating_round import RatingParts
 from apportion.privacy.contributions.row_sums import (
@@ -43,6 +44,7 @@ __all__ = [
     "LabelVectors",
     "LabelsOf",
     "Losses",
+    "MiddleRows",
     "MomentsOf",
     "NormClasses",
     "Output",
