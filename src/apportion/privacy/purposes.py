@@ -151,12 +151,7 @@ class Purpose(Enum):
     CLASS_SUMS = (
         "class-sums",
         "sums by size",
-        "How many users have about how many rows, and how values go with it: for the cap, a correction, the interval.",
-    )
-    TILT = (
-        "tilt",
-        "large and small users",
-        "How far the means of users with many rows differ from those with few: for a correction and the interval.",
+        "How many users have about how many rows, and how values go with it: for the cap, the mean and the interval.",
     )
     DISTANCES = (
         "distances",

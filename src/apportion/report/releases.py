@@ -42,7 +42,6 @@ COLOURS: Final = {
     Purpose.TASK_MATRICES: 4,
     Purpose.FIRST_MOMENTS: 4,
     Purpose.CLASS_SUMS: 4,
-    Purpose.TILT: 4,
     Purpose.DISTANCES: 5,
     Purpose.SPREAD: 6,
     Purpose.RESIDUALS: 4,
