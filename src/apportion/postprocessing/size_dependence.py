@@ -54,11 +54,6 @@ class SizeClasses:
         """Return the sum of all sizes, each at most the cap."""
         return float((self.counts * np.minimum(self.sizes, cap)).sum())
 
-    def octave(self, cap: float = math.inf) -> float:
-        """Return x, the mean octave, with users weighed by their sizes up to the cap."""
-        weights = self.counts * np.minimum(self.sizes, cap)
-        return float((weights * self.octaves).sum() / weights.sum())
-
     def shares(self, cap: float = math.inf) -> Floats:
         """Return the weight of every class, with users weighed by their sizes up to the cap. The weights sum to 1."""
         weights = self.counts * np.minimum(self.sizes, cap)

@@ -13,6 +13,7 @@ variance: b|r| for a residual r and a scale b, with which a normal distribution 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ class Shapes:
     def users(self, strata: SizeStrata) -> Floats:
         """Return how many users each stratum has on average."""
         by_class = self.weights @ self.counts
-        return np.bincount(strata.of_class, by_class, minlength=len(strata.bounds))
+        return np.asarray(np.bincount(strata.of_class, by_class, minlength=len(strata.bounds)), np.float64)
 
     @property
     def misfits(self) -> Floats:
@@ -189,31 +190,66 @@ def pooled_mean(
         guess: a first guess, from which the first distances are measured.
         laplace: whether the noise is Laplace noise.
     """
-    seen, target = _seen(shapes, strata), shapes.shares()
+    sums = _AllSums(shapes, strata, by_class, by_stratum)
     priors = _priors(shapes, _BENT, 0.0)
-    centre, factors = guess, np.full(seen.shape[1], _TAILS if laplace else 1.0)
-    misfits = np.append(shapes.misfits, np.zeros(len(strata.bounds)))
+    centre, factors = guess, np.full(sums.seen.shape[1], _TAILS if laplace else 1.0)
     for _ in range(_ROUNDS):
-        sums, variances = (
-            np.concatenate(pair) for pair in zip(by_class.around(centre), by_stratum.around(centre), strict=True)
-        )
-        answers = _Answers.to(sums, variances * factors + misfits, seen, priors, target, 0.5 - centre)
+        answers, variances = sums.answers(priors, centre, factors)
         likely = answers.likely(shapes.weights, _EXPECTED)
-        value = centre + float((likely * answers.means).sum())
+        last, value = centre, centre + float((likely * answers.means).sum())
         if laplace:
-            far = np.abs(np.einsum("np,npr->r", likely, answers.residuals))
-            factors = np.maximum(far / np.sqrt(2 * variances), _LEAST_TAILS)
-        last, centre = centre, float(np.clip(value, 0.0, 1.0))
-    of_strata = slice(len(shapes.sizes), None)
-    noise = np.abs(np.einsum("np,npr->r", likely, answers.factors))[of_strata] * np.sqrt(variances[of_strata])
-    feared = _Answers.to(
-        sums, variances * factors + misfits, seen, _priors(shapes, _CURVED, _WANDERS), target, 0.5 - last
-    )
-    weights = feared.likely(shapes.weights**_DOUBTED, _FEARED)
-    of_noise = np.square(feared.factors[..., of_strata]) @ variances[of_strata]
-    left = np.maximum(feared.variances - of_noise, 0.0) + np.square(last + feared.means - value)
-    unsure = Mixture.of(weights.ravel(), np.sqrt(left).ravel())
-    return PooledMean(value, noise, unsure, float(shapes.weights @ seen[:, of_strata].sum(axis=(1, 2))))
+            far = np.abs(_average(likely, answers.residuals)) / np.sqrt(2 * variances)
+            factors = np.maximum(far, _LEAST_TAILS)
+        centre = float(np.clip(value, 0.0, 1.0))
+    noise = np.abs(_average(likely, answers.factors)) * np.sqrt(variances)
+    return PooledMean(value, sums.of_strata(noise), sums.unsure(value, last, factors), sums.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _AllSums:
+    """All released sums of one column.
+
+    Attributes:
+        shapes: likely numbers of users.
+        strata: of the second sums.
+        by_class: sums by size class.
+        by_stratum: sums by stratum.
+    """
+
+    shapes: Shapes
+    strata: SizeStrata
+    by_class: CentredSums
+    by_stratum: CentredSums
+
+    @cached_property
+    def seen(self) -> Floats:
+        """How sums depend on the class means, for each shape."""
+        return _seen(self.shapes, self.strata)
+
+    @property
+    def weight(self) -> float:
+        """The estimated sum of weights up to the cap."""
+        return float(self.shapes.weights @ self.shapes.counts @ np.minimum(self.shapes.sizes, self.strata.cap))
+
+    def of_strata(self, each: Floats) -> Floats:
+        """Return the entries of sums by stratum, which come last."""
+        return each[..., len(self.shapes.sizes) :]
+
+    def answers(self, priors: Floats, centre: float, factors: Floats) -> tuple[_Answers, Floats]:
+        """Return the answers to the sums around a centre, with noise larger by these factors, and its variances."""
+        both = zip(self.by_class.around(centre), self.by_stratum.around(centre), strict=True)
+        sums, variances = (np.concatenate(pair) for pair in both)
+        noise = variances * factors
+        noise[: len(self.shapes.sizes)] += self.shapes.misfits
+        return _Answers.to(sums, noise, self.seen, priors, self.shapes.shares(), 0.5 - centre), variances
+
+    def unsure(self, value: float, centre: float, factors: Floats) -> Mixture:
+        """Return what a mean with this value may be off by, beside the noise of sums by stratum."""
+        feared, variances = self.answers(_priors(self.shapes, _CURVED, _WANDERS), centre, factors)
+        weights = feared.likely(self.shapes.weights**_DOUBTED, _FEARED)
+        noise = np.square(self.of_strata(feared.factors)) @ self.of_strata(variances)
+        left = np.maximum(feared.variances - noise, 0.0) + np.square(centre + feared.means - value)
+        return Mixture.of(weights.ravel(), np.sqrt(left).ravel())
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +287,11 @@ class _Answers:
         return np.asarray(weights / weights.sum())
 
 
+def _average(likely: Floats, each: Floats) -> Floats:
+    """Return the average over shapes and priors, which are as likely."""
+    return np.asarray(np.einsum("np,npr->r", likely, each))
+
+
 def _seen(shapes: Shapes, strata: SizeStrata) -> Floats:
     """Return how sums by class and then by stratum depend on the class means, for each shape."""
     by_class = shapes.counts[:, :, None] * np.eye(len(shapes.sizes))
@@ -282,7 +323,8 @@ def _of_target(priors: Floats, target: Floats) -> Floats:
 def _left(priors: Floats, seen: Floats, noise: Floats, target: Floats) -> Floats:
     """Return the variance of the target that is left after sums with this noise, for each shape and prior."""
     mixed, spread = _spread(priors, seen, noise, target)
-    return _of_target(priors, target) - (mixed * _solved(spread, mixed[..., None])[0][..., 0]).sum(axis=-1)
+    told = mixed * _solved(spread, mixed[..., None])[0][..., 0]
+    return np.asarray(_of_target(priors, target) - told.sum(axis=-1))
 
 
 def _solved(spread: Floats, rows: Floats) -> tuple[Floats, Floats]:

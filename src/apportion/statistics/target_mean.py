@@ -192,19 +192,12 @@ class TargetMean:
         noisy = self.release(self._name, form, self._share("mean", share))
         *tops, bottoms = noisy.values.reshape(self.columns + 1, -1)
         bottoms, of_bottoms = bottoms * strata.bounds / part, noisy.variance * np.square(strata.bounds / part)
-        losses = [
-            [_Loss.of(*each) for each in zip(counts[k], [stddev] * len(clips[k]), clips[k], furthest[k], strict=True)]
-            for k in range(self.columns)
-        ]
+        net, unsure = _losses(counts, stddev, clips, furthest)
         found = [
-            CentredSums(
-                tops[k] * clips[k] + [each.net for each in losses[k]], bottoms,
-                noisy.variance * np.square(clips[k]), of_bottoms, float(centres[k]),
-            )
-            for k in range(self.columns)
-        ]  # fmt: skip
-        slack = np.array([sum(each.unsure for each in column) for column in losses])
-        return _Strata(strata, (bottoms, of_bottoms), found, slack)
+            CentredSums(top * clip + lost, bottoms, noisy.variance * np.square(clip), of_bottoms, float(centre))
+            for top, clip, lost, centre in zip(tops, clips, net, centres, strict=True)
+        ]
+        return _Strata(strata, (bottoms, of_bottoms), found, unsure.sum(axis=1))
 
     def _distances(self, weights: StratumWeights, centres: Floats) -> tuple[Floats, float]:
         """How many users' sums lie in each octave of distance, by stratum, below and above the centre; its noise."""
@@ -230,15 +223,14 @@ class TargetMean:
         noise = self._price(share, *in_columns(self.columns, 1.0))
         clips = np.empty(furthest.shape)
         for k, j in np.ndindex(clips.shape):
-            tried = furthest[k, j] * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
-            errors = [
-                (noise * clip) ** 2 + _Loss.of(counts[k, j], stddev, clip, furthest[k, j]).unsure ** 2 for clip in tried
-            ]
+            end = float(furthest[k, j])
+            tried = end * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
+            errors = [(noise * clip) ** 2 + _Loss.of(counts[k, j], stddev, clip, end).unsure ** 2 for clip in tried]
             clips[k, j] = tried[int(np.argmin(errors))]
         usual = strata.bounds * usual_distance(strata.bounds)
         first = np.maximum(clips[:, 0], usual[0] * min(1.0, _DOUBTFUL * stddev / max(float(users[0]), 1.0)))
         clips = np.maximum(clips, np.minimum(first, furthest[:, 0])[:, None] * usual / usual[0])
-        return np.minimum(clips, furthest)
+        return np.asarray(np.minimum(clips, furthest))
 
     def _with_intervals(self, released: _Strata, pooled: list[PooledMean]) -> Found:
         means = np.clip([each.value for each in pooled], 0.0, 1.0)
@@ -343,3 +335,12 @@ class _Loss:
         shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
         net = shown * float(above - below)
         return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))
+
+
+def _losses(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> tuple[Floats, Floats]:
+    """What clipping takes from the sums of each column and stratum, and what is not known of it."""
+    net, unsure = np.empty(clips.shape), np.empty(clips.shape)
+    for k, j in np.ndindex(clips.shape):
+        loss = _Loss.of(counts[k, j], stddev, float(clips[k, j]), float(furthest[k, j]))
+        net[k, j], unsure[k, j] = loss.net, loss.unsure
+    return net, unsure
