@@ -8,7 +8,7 @@ The packages themselves are run at ε = 1 and δ = 0 with the same unit and neig
 runs with private sizes (add or remove a user) and no setting.
 
 A limit chosen in hindsight knows where the bias of the limit crosses 0, as at H = 93 for lecturers: no method without
-the data does. Priors on how values go with sizes (`postprocessing.size_dependence`) were chosen on these sets.
+the data does. Priors on how values go with sizes (`postprocessing.stratified_means`) were chosen on these sets.
 """
 
 from __future__ import annotations

@@ -10,9 +10,17 @@ from apportion.allocation.users import SampleLimit
 from apportion.auditing import audit_neighbour
 from apportion.data.grouping import group_rows
 from apportion.errors import InputError
+from apportion.postprocessing.size_strata import SizeStrata
 from apportion.privacy import ADD_REMOVE, Budget, SeededNoise
 from apportion.statistics import UserMean
-from apportion.statistics.user_parts import ClassSums, TiltedSums, UserMeans
+from apportion.statistics.user_parts import (
+    ClassSums,
+    ClippedDistances,
+    DeviationClasses,
+    HighAndLow,
+    StratumWeights,
+    UserMeans,
+)
 
 BUDGETS = {"pure": Budget(1.0, 0.0), "gaussian": Budget(2.0, 1e-6)}
 LEARNED = ("mean_", "interval_", "noise_stddev_", "threshold_", "statement_")
@@ -71,25 +79,51 @@ def test_distances_are_paid_for_only_where_there_are_enough_users():
     few, few_users, many, many_users = names
     assert few == ["sums by size", "mean over rows"]
     assert few_users == ["sums by size", "mean over users"]
-    assert many == ["sums by size", "large and small users", "distances", "mean over rows"]
+    assert many == ["sums by size", "distances", "mean over rows"]
     assert many_users == ["sums by size", "distances", "mean over users"]  # all sizes are 1
 
 
-def test_one_user_moves_the_tilt_by_at_most_one_a_column_whatever_its_rows_hold():
+def strata_of_some_rows():
+    """Users of 40 with values far out, their sizes, and strata with a cap of 15."""
     values, groups = some_rows(40, columns=2)
     values[groups == 0], values[groups == 1] = [99.0, -99.0], [-99.0, 99.0]
     means = UserMeans(np.zeros(2), np.full(2, 6.0), "rows", 1024.0)
-    edges = np.array([1.0, 2, 4, 8, 16])
-    centres, clips = np.array([0.5, 0.7]), np.full((2, 5), 0.2)
-    tilts = np.array([[-1.0, -1.0, 0.3, 1.0, 1.0], [-1.0, -0.5, 0.5, 1.0, 1.0]])
+    edges = 2.0 ** np.arange(7)
+    strata = SizeStrata.below(2 * edges - 1, 3)
     owners = group_rows(groups, len(values)).users(values=values)
-    rows = TiltedSums(means, edges, centres, clips, tilts)(owners, None)[0]
-    assert (np.abs(rows) <= 1.0).all()
-    sizes, inside = means(owners)
-    of_two = tilts[:, np.searchsorted(edges, sizes[:2], side="right") - 1].T
-    assert np.abs(rows[:2]) == pytest.approx(np.abs(of_two))  # values that are far out reach the bound of their class
-    large = sizes >= 8
-    assert rows[large] == pytest.approx(np.clip((inside[large] - centres) / 0.2, -1.0, 1.0))
+    return owners, StratumWeights(means, edges, strata), np.bincount(groups)
+
+
+def test_one_user_moves_sums_by_stratum_by_at_most_one_a_column_whatever_its_rows_hold():
+    owners, weights, sizes = strata_of_some_rows()
+    assert weights.strata.bounds.tolist() == [15.0, 1.0]
+    rows = HighAndLow(weights)(owners, None)[0].reshape(40, 2, 2, 2)
+    assert (rows >= 0).all()
+    assert (rows.sum(axis=(1, 2, 3)) <= 2 + 1e-12).all()
+    assert rows.sum(axis=1)[:, 0] * [15.0, 1.0] == pytest.approx(
+        np.stack([np.where(sizes > 1, np.minimum(sizes, 15), 0), sizes == 1], axis=1)
+    )
+
+
+def test_one_user_moves_clipped_distances_by_their_bound_whatever_its_rows_hold():
+    owners, weights, sizes = strata_of_some_rows()
+    centres, clips = np.array([0.5, 0.7]), np.array([[3.0, 0.2], [2.0, 0.2]])
+    rows = ClippedDistances(weights, centres, clips, 0.25)(owners, None)[0].reshape(40, 3, 2)
+    assert (np.abs(rows).sum(axis=(1, 2)) <= 2.25 + 1e-12).all()
+    assert ((rows != 0).any(axis=1).sum(axis=1) == 1).all()  # each user is in one stratum
+    own = np.where(sizes > 1, 0, 1)
+    means = weights.means(owners)[1]
+    expected = np.clip(np.minimum(sizes, 15)[:, None] * (means - centres) / clips.T[own], -1, 1)
+    assert rows[np.arange(40), :2, own] == pytest.approx(expected)
+    assert rows[np.arange(40), 2, own] == pytest.approx(0.25 * np.minimum(sizes, 15) / weights.strata.bounds[own])
+
+
+def test_one_user_is_in_one_octave_of_distance_a_column_whatever_its_rows_hold():
+    owners, weights, sizes = strata_of_some_rows()
+    rows = DeviationClasses(weights, np.array([0.5, 0.7]), 7)(owners, None)[0].reshape(40, 2, 2, 2, 7)
+    assert set(np.unique(rows)) == {0.0, 1.0}
+    assert (rows.sum(axis=(2, 3, 4)) == 1).all()
+    assert (rows.sum(axis=(1, 3, 4))[:, 0] / 2 == (sizes > 1)).all()
 
 
 def test_one_user_adds_one_to_the_sums_by_size_whatever_its_rows_hold():

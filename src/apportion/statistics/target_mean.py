@@ -2,14 +2,13 @@
 
 1. *Sums by size class.* Σ z and Σ (1 - z) of the users in each octave of sizes: how many users have about how many
    rows, and how their means go with that. A user's weight is min(s, h): the cap h with the least predicted mean squared
-   error is taken, its bias is corrected, and what remains uncertain widens the interval.
-2. *Large and small users.* With enough users, one number more on how values go with sizes: how far the means of large
-   users lie above a first centre, less those of small ones.
-3. *Distances.* With enough users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are
-   as large as the range allows, so they are clipped at the C with the least predicted mean squared error.
-4. *The mean.* Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
-   Σ min(s, h) (1 - z), which one user moves by h in total. The interval is that of a ratio of noisy numbers.
+   error is taken. Users are divided into strata of neighbouring sizes.
+2. *Distances.* With enough users, a histogram of how far users' sums lie from a first centre, in octaves. Few sums are
+   as large as the range allows, so those of a stratum are clipped at the C with the least predicted mean squared error.
+3. *The mean.* By stratum, Σ clip(min(s, h) (z - centre), ±C) and Σ min(s, h). With fewer users, Σ min(s, h) z and
+   Σ min(s, h) (1 - z), which one user moves by at most the largest weight of its stratum in total.
 
+All sums together say how values go with sizes, and what the mean over rows is (`postprocessing.stratified_means`).
 z is a user's mean, on a scale from 0 to 1 (docs/proofs/means.md).
 """
 
@@ -25,28 +24,20 @@ from numpy.typing import NDArray
 from apportion.allocation.users import size_buckets
 from apportion.data.users import UserParts
 from apportion.estimators.contributions import Noisy
-from apportion.postprocessing.class_counts import class_counts, likely_counts
-from apportion.postprocessing.mixtures import Mixture
-from apportion.postprocessing.ratio_intervals import NoisyRatio
-from apportion.postprocessing.size_dependence import (
-    ClassMeans,
-    SizeClasses,
-    Tilt,
-    balanced_tilt,
-    class_means,
-    first_guess,
-    usual_distance,
-)
+from apportion.postprocessing.class_counts import LikelyCounts, class_counts, likely_counts
+from apportion.postprocessing.size_dependence import SizeClasses, first_guess, usual_distance
+from apportion.postprocessing.size_strata import SizeStrata
+from apportion.postprocessing.stratified_means import CentredSums, PooledMean, Shapes, pooled_mean, predicted_error
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name, Purpose, ReleaseName
 from apportion.statistics.user_parts import (
-    CentredSums,
     ClassSums,
+    ClippedDistances,
     DeviationClasses,
     HighAndLow,
     SquaredDeviations,
-    TiltedSums,
+    StratumWeights,
     UserMeans,
     in_columns,
     parts,
@@ -55,12 +46,13 @@ from apportion.statistics.user_parts import (
 Floats = NDArray[np.float64]
 Release = Callable[[Name, Contribution, Share], Noisy]
 
-CLASSES, TILT, DISTANCES, SPREAD = 0.12, 0.1, 0.12, 0.1  # shares of the budget
+CLASSES, DISTANCES, SPREAD = 0.2, 0.1, 0.1  # shares of the budget
 _ENOUGH = 80.0  # users, in units of the noise of a number that one user moves by 1, that distances are worth it
-_TYPICAL_CLIP = 0.3  # C/h, before distances are known
+_TYPICAL_CLIP = 0.45  # C/h, before distances are known
+_DOUBTFUL = 2.0  # standard deviations of the noise in numbers of users, up to which clips are not below what is usual
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
-_DOUBT = 0.2  # prior standard deviation of a mean around 1/2
+_STANDS_OUT = 2.5  # standard deviations by which the weight of all users must stand out of its noise
 _OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 
 
@@ -82,19 +74,26 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class _Estimate:
-    """One column before its interval: a ratio, the origin it is measured from, and further sources of error."""
+class _Strata:
+    """What was released by stratum.
 
-    ratio: NoisyRatio
-    origin: float
-    shrunk: float
-    correction: float
-    unsure: Mixture
-    slack: float
+    Attributes:
+        strata: with the cap.
+        weights: the sum of users' weights in each, and the variance of its noise.
+        sums: for each column, the sums of distances from a centre.
+        slack: for each column, what clipping may have taken from all sums.
+    """
+
+    strata: SizeStrata
+    weights: tuple[Floats, Floats]
+    sums: list[CentredSums]
+    slack: Floats
 
     @property
-    def mean(self) -> float:
-        return float(np.clip(self.origin + self.shrunk * self.ratio.top / self.ratio.bottom + self.correction, 0, 1))
+    def clear(self) -> bool:
+        """Whether the weight of all users stands out of its noise."""
+        released, variances = self.weights
+        return float(released.sum()) >= _STANDS_OUT * math.sqrt(variances.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +121,20 @@ class TargetMean:
     def found(self) -> Found:
         """Take all steps."""
         sums = self._class_sums()
-        classes = sums.classes(self._edges, self._caps)
         left = 1 - CLASSES - (SPREAD if self.population else 0.0)
-        plenty = classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0))
-        if plenty >= _ENOUGH:
-            left -= DISTANCES + (TILT if len(self._edges) > 1 else 0.0)
-            means = self._tilted(classes, sums) if len(self._edges) > 1 else sums.means(classes)
-            cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, _TYPICAL_CLIP)))
-            return self._with_intervals(*self._centred(classes, means, cap, left))
-        means = sums.means(classes)
-        cap = self._best_cap(classes, means, self._price(left, *in_columns(self.columns, 0.5)))
-        return self._with_intervals(*self._plain(classes, means, cap, left))
+        if sums.classes.n_users / self._price(1.0, *in_columns(self.columns, 1.0)) >= _ENOUGH:
+            left -= DISTANCES
+            strata = self._best_strata(sums, self._price(left, *in_columns(self.columns, _TYPICAL_CLIP)))
+            released = self._clipped(sums, strata, left)
+        else:
+            strata = self._best_strata(sums, self._price(left, *in_columns(self.columns, math.sqrt(0.5))))
+            released = self._plain(strata, left)
+        shapes = sums.shapes.with_weights(strata, *released.weights, sums.of_counts)
+        pooled = [
+            pooled_mean(shapes, strata, by_class, by_stratum, guess, laplace=self.session.budget.pure)
+            for by_class, by_stratum, guess in zip(sums.sums, released.sums, sums.guesses, strict=True)
+        ]
+        return self._with_intervals(released, pooled)
 
     @property
     def _edges(self) -> Floats:
@@ -151,116 +153,103 @@ class TargetMean:
             ClassSums(self.means, edges), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by size class"
         )
         noisy = self.release(Purpose.CLASS_SUMS, form, self._share("classes", CLASSES))
-        return _SumsByClass(noisy.values.reshape(self.columns, 2, -1), noisy.variance)
+        released = noisy.values.reshape(self.columns, 2, -1)
+        return _SumsByClass.of(released, noisy.variance, np.sqrt(edges * self._caps))
 
-    def _tilted(self, classes: SizeClasses, sums: _SumsByClass) -> list[ClassMeans]:
-        """Means by size class, with what one more number says: how large users differ from small ones."""
-        centres = sums.guesses(classes)
-        clips = np.stack([usual_distance(centre, classes.sizes) for centre in centres])
-        weights = np.stack([balanced_tilt(classes, each) for each in clips])
-        form = parts(
-            TiltedSums(self.means, self._edges, centres, clips, weights * clips), self.columns,
-            *in_columns(self.columns, 1.0), "distance of a user's mean from a centre, by whether the user is large",
-        )  # fmt: skip
-        noisy = self.release(Purpose.TILT, form, self._share("tilt", TILT))
-        tilts = [Tilt(each, float(value), noisy.variance) for each, value in zip(weights, noisy.values, strict=True)]
-        return sums.means(classes, tilts)
+    def _best_strata(self, sums: _SumsByClass, price: float) -> SizeStrata:
+        """The strata of the cap with the least predicted mean squared error, over likely numbers of users by size."""
+        tried = [SizeStrata.below(self._caps, last) for last in range(len(self._caps))]
+        of_classes = float(np.mean([each.of_tops.mean() for each in sums.sums]))
+        errors = [
+            predicted_error(sums.shapes.few, each, 2 * of_classes, np.square(price * each.bounds)) for each in tried
+        ]
+        return tried[int(np.argmin(errors))]
 
-    def _best_cap(self, classes: SizeClasses, means: list[ClassMeans], price: float) -> float:
-        """The cap with the least predicted mean squared error, over all likely numbers of users by size."""
-        errors = []
-        for cap in self._caps:
-            weights, totals, taken = classes.likely(cap)
-            missed = float(np.mean([each.expected_miss(weights, taken) for each in means]))
-            errors.append((price * cap) ** 2 * float(weights @ totals**-2) + missed)
-        return float(self._caps[int(np.argmin(errors))])
-
-    def _plain(
-        self, classes: SizeClasses, means: list[ClassMeans], cap: float, share: float
-    ) -> tuple[float, list[_Estimate]]:
-        """Means from sums of z and of 1 - z."""
-        width = 2 * self.columns
-        form = parts(HighAndLow(self.means, cap), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user")
+    def _plain(self, strata: SizeStrata, share: float) -> _Strata:
+        """Sums of z and of 1 - z by stratum."""
+        weights = StratumWeights(self.means, self._edges, strata)
+        width = 2 * self.columns * len(strata.bounds)
+        form = parts(HighAndLow(weights), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by stratum")
         noisy = self.release(self._name, form, self._share("mean", share))
-        estimates = []
-        for each, high, low in zip(means, *noisy.values.reshape(2, -1), strict=True):
-            ratio = NoisyRatio((high - low) / 2, high + low, noisy.stddev, noisy.scale, (0.5, -0.5), (1.0, 1.0))
-            doubt = _DOUBT**2 / (_DOUBT**2 + ratio.stddev(0.0) ** 2)
-            correction, unsure = each.correction(classes, cap)
-            estimates.append(_Estimate(ratio, 0.5, doubt, correction, unsure, 0.0))
-        return cap, estimates
+        high, low = strata.bounds * noisy.values.reshape(2, self.columns, -1)
+        variances = noisy.variance * np.square(strata.bounds)
+        sums = [CentredSums.of_both(*each, variances) for each in zip(high, low, strict=True)]
+        total = (high + low).mean(axis=0), 2 * variances / self.columns
+        return _Strata(strata, total, sums, np.zeros(self.columns))
 
-    def _centred(
-        self, classes: SizeClasses, means: list[ClassMeans], cap: float, share: float
-    ) -> tuple[float, list[_Estimate]]:
-        """Means from clipped sums around a first centre."""
-        first = [each.at(classes.shares(cap)) for each in means]
-        centres, doubts = np.array([mean for mean, _ in first]), np.array([doubt for _, doubt in first])
-        counts, stddev = self._distances(cap, centres)
-        clips, part = self._clips(counts, stddev, cap, centres, doubts, share)
+    def _clipped(self, sums: _SumsByClass, strata: SizeStrata, share: float) -> _Strata:
+        """Clipped sums around a first centre by stratum."""
+        weights = StratumWeights(self.means, self._edges, strata)
+        centres, doubts = sums.centres(strata.cap)
+        counts, stddev = self._distances(weights, centres)
+        furthest = np.maximum(centres, 1 - centres)[:, None] * strata.bounds
+        clips = self._clips(counts, stddev, furthest, strata, sums.shapes.users(strata), share)
+        part = float(np.clip((doubts * strata.cap / clips[:, 0]).max() ** (2 / 3), 0.05, 1.0))
         form = parts(
-            CentredSums(self.means, cap, centres, clips, part), self.columns + 1,
-            *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size",
+            ClippedDistances(weights, centres, clips, part), (self.columns + 1) * len(strata.bounds),
+            *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size, by stratum",
         )  # fmt: skip
         noisy = self.release(self._name, form, self._share("mean", share))
-        bottom = self._bottom(noisy, classes, cap, part)
-        estimates = []
-        for k, each in enumerate(means):
-            clip = float(clips[k])
-            furthest = cap * max(centres[k], 1 - centres[k])
-            loss = _Loss.of(counts[k], stddev, clip, furthest)
-            top = float(noisy.values[k]) * clip + loss.net
-            ratio = NoisyRatio(top, bottom, noisy.stddev, noisy.scale, (clip, 0.0), (0.0, cap / part))
-            doubt = doubts[k] ** 2 / (doubts[k] ** 2 + ratio.stddev(0.0) ** 2)
-            correction, unsure = each.correction(classes, cap)
-            estimates.append(_Estimate(ratio, float(centres[k]), doubt, correction, unsure, loss.unsure))
-        return cap, estimates
+        *tops, bottoms = noisy.values.reshape(self.columns + 1, -1)
+        bottoms, of_bottoms = bottoms * strata.bounds / part, noisy.variance * np.square(strata.bounds / part)
+        net, unsure = _losses(counts, stddev, clips, furthest)
+        found = [
+            CentredSums(top * clip + lost, bottoms, noisy.variance * np.square(clip), of_bottoms, float(centre))
+            for top, clip, lost, centre in zip(tops, clips, net, centres, strict=True)
+        ]
+        return _Strata(strata, (bottoms, of_bottoms), found, unsure.sum(axis=1))
 
-    def _distances(self, cap: float, centres: Floats) -> tuple[Floats, float]:
-        """How many users' sums lie in each octave of distance below and above the centre; and the noise of it."""
+    def _distances(self, weights: StratumWeights, centres: Floats) -> tuple[Floats, float]:
+        """How many users' sums lie in each octave of distance, by stratum, below and above the centre; its noise."""
+        strata = len(weights.strata.bounds)
         form = parts(
-            DeviationClasses(self.means, cap, centres, _OCTAVES), 2 * self.columns * _OCTAVES,
+            DeviationClasses(weights, centres, _OCTAVES), 2 * self.columns * strata * _OCTAVES,
             *in_columns(self.columns, 1.0), "one for a user, in the octave of its sum's distance from a centre",
         )  # fmt: skip
         noisy = self.release(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
         stddev = math.sqrt(noisy.variance)
-        sides = noisy.values.reshape(2 * self.columns, -1)
+        sides = noisy.values.reshape(-1, _OCTAVES)
         counts = np.stack([class_counts(side, stddev, "distances") for side in sides])
-        return counts.reshape(self.columns, 2, -1), stddev
+        return counts.reshape(self.columns, strata, 2, _OCTAVES), stddev
 
     def _clips(
-        self, counts: Floats, stddev: float, cap: float, centres: Floats, doubts: Floats, share: float
-    ) -> tuple[Floats, float]:
-        """C of every column with the least predicted error, and the part of the noise's bound that sizes get."""
+        self, counts: Floats, stddev: float, furthest: Floats, strata: SizeStrata, users: Floats, share: float
+    ) -> Floats:
+        """C of every column and stratum with the least predicted error.
+
+        The first stratum's C is not below what is usual, if its users may be lost in the noise. Those of smaller users
+        are at least in proportion to it, as their noise is small.
+        """
         noise = self._price(share, *in_columns(self.columns, 1.0))
-        furthest = cap * np.maximum(centres, 1 - centres)
-        clips = np.empty(self.columns)
-        for k in range(self.columns):
-            tried = furthest[k] * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
-            errors = [
-                (noise * clip) ** 2 + _Loss.of(counts[k], stddev, clip, furthest[k]).unsure ** 2 for clip in tried
-            ]
-            clips[k] = tried[int(np.argmin(errors))]
-        return clips, float(np.clip((doubts * cap / clips).max() ** (2 / 3), 0.05, 1.0))
+        clips = np.empty(furthest.shape)
+        for k, j in np.ndindex(clips.shape):
+            end = float(furthest[k, j])
+            tried = end * 2.0 ** (np.arange(2 - 2 * _OCTAVES, 1) / 2)  # not within the first octave
+            errors = [(noise * clip) ** 2 + _Loss.of(counts[k, j], stddev, clip, end).unsure ** 2 for clip in tried]
+            clips[k, j] = tried[int(np.argmin(errors))]
+        usual = strata.bounds * usual_distance(strata.bounds)
+        first = np.maximum(clips[:, 0], usual[0] * min(1.0, _DOUBTFUL * stddev / max(float(users[0]), 1.0)))
+        clips = np.maximum(clips, np.minimum(first, furthest[:, 0])[:, None] * usual / usual[0])
+        return np.asarray(np.minimum(clips, furthest))
 
-    def _bottom(self, noisy: Noisy, classes: SizeClasses, cap: float, part: float) -> float:
-        """Σ min(s, h): as released, or nearer to what the classes say where its noise is large."""
-        expected = classes.total(cap)
-        released, variance = float(noisy.values[-1]) * cap / part, noisy.variance * (cap / part) ** 2
-        prior = (0.3 * expected) ** 2
-        return max((released / variance + expected / prior) / (1 / variance + 1 / prior), cap)
-
-    def _with_intervals(self, cap: float, estimates: list[_Estimate]) -> Found:
-        means = np.array([each.mean for each in estimates])
+    def _with_intervals(self, released: _Strata, pooled: list[PooledMean]) -> Found:
+        means = np.clip([each.value for each in pooled], 0.0, 1.0)
+        cap = released.strata.cap
         drawn = self._drawing(cap, means) if self.population else np.zeros(len(means))
         ends = np.empty((len(means), 2))
-        for k, each in enumerate(estimates):
-            further = each.unsure.and_normal(drawn[k] / each.ratio.bottom)
-            found = each.ratio.interval(self.level, further, each.slack)
-            ends[k] = [each.origin + each.correction + end for end in found]
+        for k, each in enumerate(pooled):
+            width = self._half_width(each, drawn[k] / each.weight) + released.slack[k] / each.weight
+            ends[k] = [each.value - width, each.value + width] if released.clear else [0.0, 1.0]
         ends = np.clip(ends, 0.0, 1.0)
-        noise = np.array([each.shrunk * each.ratio.stddev(each.mean - each.origin) for each in estimates])
+        noise = np.array([math.hypot(*each.noise) for each in pooled])
         return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, cap)
+
+    def _half_width(self, pooled: PooledMean, drawn: float) -> float:
+        """Half of the width of an interval, before what clipping may have taken."""
+        if self.session.budget.pure:
+            return pooled.unsure.and_normal(drawn).half_width(self.level, 0.0, pooled.noise / math.sqrt(2))
+        normal = math.hypot(drawn, *pooled.noise)
+        return pooled.unsure.half_width(self.level, normal, np.zeros(1))
 
     def _drawing(self, cap: float, means: Floats) -> Floats:
         """Standard deviation of the top of the ratio if users were drawn anew, not too small."""
@@ -292,30 +281,35 @@ class _SumsByClass:
     """Released sums of z and of 1 - z by size class.
 
     Attributes:
-        sums: for each column those of z, and those of 1 - z.
-        variance: of the noise in each.
+        classes: how many users there are in each.
+        shapes: other likely numbers of users.
+        sums: those of each column.
+        guesses: a first guess of the mean of each column.
+        of_counts: the variance of the noise in a number of users.
     """
 
-    sums: Floats
-    variance: float
+    classes: SizeClasses
+    shapes: Shapes
+    sums: list[CentredSums]
+    guesses: Floats
+    of_counts: float
 
-    def classes(self, first: Floats, last: Floats) -> SizeClasses:
-        """How many users there are in classes from the first to the last size."""
-        columns = len(self.sums)
-        stddev = math.sqrt(2 * self.variance / columns)
-        shapes = likely_counts(self.sums.sum(axis=(0, 1)) / columns, stddev, "sizes")
-        return SizeClasses.of(shapes, np.sqrt(first * last), stddev)
+    @classmethod
+    def of(cls, released: Floats, variance: float, sizes: Floats) -> _SumsByClass:
+        """Return what the sums of all columns say, with noise of this variance in each."""
+        of_counts = 2 * variance / len(released)
+        likely: LikelyCounts = likely_counts(released.sum(axis=(0, 1)) / len(released), math.sqrt(of_counts), "sizes")
+        classes = SizeClasses.of(likely, sizes, math.sqrt(of_counts))
+        variances = np.full(len(sizes), variance)
+        sums = [CentredSums.of_both(high, low, variances) for high, low in released]
+        guesses = [first_guess(high, low, variance, classes.counts) for high, low in released]
+        return cls(classes, Shapes.of(classes, likely), sums, np.array(guesses), of_counts)
 
-    def guesses(self, classes: SizeClasses) -> Floats:
-        """A first guess of the mean of each column."""
-        return np.array([first_guess(high, low, self.variance, classes.counts) for high, low in self.sums])
-
-    def means(self, classes: SizeClasses, tilts: list[Tilt] | None = None) -> list[ClassMeans]:
-        """Means by class of each column, with a tilt of each where there is one."""
-        return [
-            class_means(high, low, self.variance, classes, None if tilts is None else tilts[k])
-            for k, (high, low) in enumerate(self.sums)
-        ]
+    def centres(self, cap: float) -> tuple[Floats, Floats]:
+        """A first centre of every column, the mean with weights up to the cap, and its standard deviation."""
+        found = [self.shapes.first_mean(each, guess, cap) for each, guess in zip(self.sums, self.guesses, strict=True)]
+        means, doubts = np.array(found).T
+        return np.clip(means, 0.0, 1.0), doubts
 
 
 @dataclass(frozen=True)
@@ -341,3 +335,12 @@ class _Loss:
         shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
         net = shown * float(above - below)
         return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))
+
+
+def _losses(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> tuple[Floats, Floats]:
+    """What clipping takes from the sums of each column and stratum, and what is not known of it."""
+    net, unsure = np.empty(clips.shape), np.empty(clips.shape)
+    for k, j in np.ndindex(clips.shape):
+        loss = _Loss.of(counts[k, j], stddev, float(clips[k, j]), float(furthest[k, j]))
+        net[k, j], unsure[k, j] = loss.net, loss.unsure
+    return net, unsure

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.users import Users
+from apportion.postprocessing.size_strata import SizeStrata
 from apportion.privacy.contributions import ClippedParts, Output
 
 Floats = NDArray[np.float64]
@@ -66,24 +67,18 @@ class ClassSums:
 
 
 @dataclass(frozen=True, eq=False)
-class TiltedSums:
-    """z - centre of every column, clipped and divided by the clip of the user's size class, times that class's tilt.
-
-    A tilt is between -1 and 1: below 0 for small users, above it for large ones.
-    """
+class StratumWeights:
+    """Weight min(s, h), means and stratum of every user; a weight is at most the bound of its stratum."""
 
     means: UserMeans
     edges: Floats
-    centres: Floats
-    clips: Floats
-    tilts: Floats
+    strata: SizeStrata
 
-    def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user."""
+    def __call__(self, users: Users) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        """Weights, one row of means for each user, and strata."""
         sizes, means = self.means(users)
-        places = class_of(sizes, self.edges)
-        reached = np.clip((means - self.centres) / self.clips.T[places], -1.0, 1.0)
-        return (self.tilts.T[places] * reached,)
+        places = self.strata.of_class[class_of(sizes, self.edges)]
+        return np.minimum(sizes, self.strata.bounds[places]), means, places
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,59 +111,62 @@ class TiltedShares:
 
 @dataclass(frozen=True, eq=False)
 class DeviationClasses:
-    """One for every column, in the octave of |min(s, h) (z - centre)|, below or above the centre.
+    """One for every column, in the octave of |min(s, h) (z - centre)|, by stratum, below or above the centre.
 
-    The last octave ends at the furthest that a sum can lie from its centre, the first has all that is nearer too.
+    The last octave ends at the furthest that a sum of the stratum can lie from its centre, the first has all that is
+    nearer too.
     """
 
-    means: UserMeans
-    cap: float
+    weights: StratumWeights
     centres: Floats
     octaves: int
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user: for each column a block of octaves below the centre and one above."""
-        sizes, means = self.means(users)
-        moved = np.minimum(sizes, self.cap)[:, None] * (means - self.centres)
-        reached = np.abs(moved) / (self.cap * np.maximum(self.centres, 1 - self.centres))
-        places = class_of(reached, np.asarray(2.0 ** np.arange(-self.octaves, 0), np.float64)) + self.octaves * (
-            moved > 0
-        )
-        rows = np.zeros((*means.shape, 2 * self.octaves))
-        np.put_along_axis(rows, places[..., None], 1.0, axis=2)
-        return (rows.reshape(len(sizes), -1),)
+        """One row per user: for each column and stratum a block of octaves below the centre and one above."""
+        weight, means, places = self.weights(users)
+        bounds = self.weights.strata.bounds
+        reached = weight[:, None] * (means - self.centres)
+        furthest = bounds[places][:, None] * np.maximum(self.centres, 1 - self.centres)
+        octaves = np.asarray(2.0 ** np.arange(-self.octaves, 0), np.float64)
+        spots = class_of(np.abs(reached) / furthest, octaves) + self.octaves * (reached > 0)
+        rows = np.zeros((*means.shape, 2 * self.octaves * len(bounds)))
+        np.put_along_axis(rows, (spots + 2 * self.octaves * places[:, None])[..., None], 1.0, axis=2)
+        return (rows.reshape(len(weight), -1),)
 
 
 @dataclass(frozen=True, eq=False)
-class CentredSums:
-    """min(s, h) (z - centre) of every column, clipped to ±C and divided by C; then `part` times min(s, h)/h."""
+class ClippedDistances:
+    """min(s, h) (z - centre) of every column, clipped to ±C and divided by C; then `part` times min(s, h)/b.
 
-    means: UserMeans
-    cap: float
+    All in the user's stratum, which has a C for each column and the bound b.
+    """
+
+    weights: StratumWeights
     centres: Floats
     clips: Floats
     part: float
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user."""
-        sizes, means = self.means(users)
-        weight = np.minimum(sizes, self.cap)[:, None]
-        reached = np.clip(weight * (means - self.centres) / self.clips, -1.0, 1.0)
-        return (np.concatenate([reached, self.part * weight / self.cap], axis=1),)
+        """One row per user: for each column a number for each stratum, then one more for each stratum."""
+        weight, means, places = self.weights(users)
+        bounds = self.weights.strata.bounds
+        reached = np.clip(weight[:, None] * (means - self.centres) / self.clips.T[places], -1.0, 1.0)
+        sized = self.part * (weight / bounds[places])[:, None]
+        return (in_strata(np.concatenate([reached, sized], axis=1), places, len(bounds)),)
 
 
 @dataclass(frozen=True, eq=False)
 class HighAndLow:
-    """z and 1 - z of every column, times min(s, h)/h: together never more than 1 a column."""
+    """z and 1 - z of every column, times min(s, h)/b, in the user's stratum: together never more than 1 a column."""
 
-    means: UserMeans
-    cap: float
+    weights: StratumWeights
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user: z of every column, then 1 - z."""
-        sizes, means = self.means(users)
-        weight = np.minimum(sizes, self.cap)[:, None] / self.cap
-        return (np.concatenate([weight * means, weight * (1 - means)], axis=1),)
+        """One row per user: a number for each stratum with z of every column, then with 1 - z."""
+        weight, means, places = self.weights(users)
+        bounds = self.weights.strata.bounds
+        scaled = (weight / bounds[places])[:, None]
+        return (in_strata(np.concatenate([scaled * means, scaled * (1 - means)], axis=1), places, len(bounds)),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +187,13 @@ class SquaredDeviations:
 def class_of(sizes: Floats, edges: Floats) -> NDArray[np.int64]:
     """The class of every size: the last that begins at or below it; below the first counts as the first."""
     return np.asarray(np.searchsorted(edges, sizes, side="right") - 1).clip(0)
+
+
+def in_strata(rows: Floats, places: NDArray[np.int64], strata: int) -> Floats:
+    """Put every number of a user's row in the place of the user's stratum among so many; 0 in all others."""
+    placed = np.zeros((*rows.shape, strata))
+    placed[np.arange(len(rows)), :, places] = rows
+    return placed.reshape(len(rows), -1)
 
 
 def parts(part: Any, width: int, taxicab: float, euclidean: float, what: str) -> ClippedParts:

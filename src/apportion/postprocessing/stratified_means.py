@@ -1,0 +1,335 @@
+"""The mean over rows from noisy sums by size class and by stratum, if values go with sizes as the sums say.
+
+In class k there are c_k users of size about s_k with the mean m_k. The m_k lie near a line in the octave of the size.
+The mean of a few users differs from it more than that of many. How steep the line may be is averaged over priors of
+several widths, and how many users each class has over the likely shapes (`class_counts`), both by how well they fit.
+Every released sum is a known mix of the m_k with noise. So all sums together tell the mean over rows: what large users'
+sums are too noisy to tell is taken from smaller users, as far as the sums show that values go little with sizes.
+
+Normal noise is assumed. Laplace noise is often far out. A sum that lies far from what the others say is given a larger
+variance: b|r| for a residual r and a scale b, with which a normal distribution has the same slope as the Laplace one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apportion.postprocessing.class_counts import LikelyCounts
+from apportion.postprocessing.mixtures import Mixture
+from apportion.postprocessing.size_dependence import OF_ROWS, OF_USERS, SizeClasses
+from apportion.postprocessing.size_strata import SizeStrata
+
+Floats = NDArray[np.float64]
+
+_UNKNOWN = 0.2  # prior standard deviation of a mean on a scale from 0 to 1
+_STEEP = np.array([0.002, 0.01, 0.03, 0.08])  # prior standard deviations of what an octave of sizes changes
+_EXPECTED = np.array([0.7, 0.249, 0.05, 0.001])  # how likely each is, for estimates
+_FEARED = np.array([0.25, 0.35, 0.25, 0.15])  # the same for intervals
+_BENT, _CURVED = 0.01, 0.015  # by how much the mean of a class is off the line: for estimates, for intervals
+_WANDERS = 0.015  # by how much the line may turn within an octave, for intervals
+_CAUTION = 0.25  # part of what is feared that counts for the choice of a cap
+_DOUBTED = 0.7  # power of how likely numbers of users are, for intervals
+_TAILS, _LEAST_TAILS = 2.0, 1.5  # factors of a Laplace variance in fits: at first, and then at least
+_SHAPES, _SHAPES_OF_CAPS = 24, 8  # how many of the likeliest shapes count: for a mean, for a cap
+_COARSE, _MISFIT = (
+    0.3,
+    0.1,
+)  # relative standard deviations of the weight of a stratum: of a shape, and in its likelihood
+_SLOPE_WITHIN, _SIZES_WITHIN = 0.005, 0.2  # within a class: what means go with sizes, relative spread of sizes
+_LEAST_SPREAD = 1e-10  # of each released sum, relative to its variance, so that covariances are not singular
+_ROUNDS = 3  # centres that are tried
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Likely numbers of users by size class.
+
+    Attributes:
+        counts: a row for each shape, with at least one user.
+        weights: how likely each is; the likeliest first, together 1.
+        sizes: the sizes that represent the classes.
+    """
+
+    counts: Floats
+    weights: Floats
+    sizes: Floats
+
+    @classmethod
+    def of(cls, classes: SizeClasses, likely: LikelyCounts) -> Shapes:
+        """Return the likeliest shapes; those without any user get one in the first class."""
+        kept = np.argsort(-likely.weights, kind="stable")[:_SHAPES]
+        counts = likely.each[kept].copy()
+        counts[:, 0] += np.maximum(1 - counts.sum(axis=1), 0.0)
+        return cls(counts, likely.weights[kept] / likely.weights[kept].sum(), classes.sizes)
+
+    @property
+    def few(self) -> Shapes:
+        """The likeliest of them."""
+        weights = self.weights[:_SHAPES_OF_CAPS]
+        return replace(self, counts=self.counts[:_SHAPES_OF_CAPS], weights=weights / weights.sum())
+
+    def shares(self, cap: float = np.inf) -> Floats:
+        """Return the weight of every class, for each shape; each shape's together 1."""
+        weights = self.counts * np.minimum(self.sizes, cap)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def users(self, strata: SizeStrata) -> Floats:
+        """Return how many users each stratum has on average."""
+        by_class = self.weights @ self.counts
+        return np.asarray(np.bincount(strata.of_class, by_class, minlength=len(strata.bounds)), np.float64)
+
+    @property
+    def misfits(self) -> Floats:
+        """Return the variance of what sums by class, in which all users weigh the same, differ by from the model."""
+        counts = self.weights @ self.counts
+        drawn = _SIZES_WITHIN**2 * (OF_USERS + OF_ROWS / self.sizes)
+        return np.asarray(np.square(_SLOPE_WITHIN * counts) + drawn * counts)
+
+    def first_mean(self, by_class: CentredSums, guess: float, cap: float) -> tuple[float, float]:
+        """Return the mean with weights up to a cap that sums by class alone tell, and its standard deviation."""
+        seen = self.counts[:, :, None] * np.eye(len(self.sizes))
+        sums, variances = by_class.around(guess)
+        answers = _Answers.to(sums, _TAILS * variances, seen, _priors(self, _BENT, 0.0), self.shares(cap), 0.5 - guess)
+        likely = answers.likely(self.weights, _EXPECTED)
+        mean = float((likely * answers.means).sum())
+        variance = float((likely * (answers.variances + np.square(answers.means - mean))).sum())
+        return guess + mean, float(np.sqrt(variance))
+
+    def with_weights(self, strata: SizeStrata, released: Floats, variances: Floats, of_counts: float) -> Shapes:
+        """Return the shapes that fit the released weights of the strata, with counts brought near to them.
+
+        Args:
+            strata: of the released weights.
+            released: the sum of users' weights in each stratum.
+            variances: of the noise in each.
+            of_counts: the variance of the noise with which numbers of users by class were released.
+        """
+        each = strata.weights(self.counts, self.sizes).sum(axis=2)
+        apart = np.square(released - each) / (_LEAST_TAILS * variances + np.square(_MISFIT * each))
+        scores = np.log(self.weights) - apart.sum(axis=1) / 2
+        weights = np.exp(scores - scores.max())
+        hidden = of_counts / 4 * np.square(strata.weights(np.ones(len(self.sizes)), self.sizes)).sum(axis=1)
+        prior = np.square(_COARSE * each) + hidden
+        found = np.maximum((released / variances + each / prior) / (1 / variances + 1 / prior), 1e-6)
+        factors = np.clip(found / np.maximum(each, 1e-9), 0.05, 20.0)[:, strata.of_class]
+        return Shapes(self.counts * factors, weights / weights.sum(), self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class CentredSums:
+    """Released sums, one for each class or stratum, of users' weighted distances from a centre.
+
+    Attributes:
+        tops: the sums of weighted distances from the centre.
+        bottoms: the sums of weights.
+        of_tops: the variance of the noise in each of the first.
+        of_bottoms: the same for the second; the noises are uncorrelated.
+        centre: from which distances are measured.
+    """
+
+    tops: Floats
+    bottoms: Floats
+    of_tops: Floats
+    of_bottoms: Floats
+    centre: float
+
+    @classmethod
+    def of_both(cls, high: Floats, low: Floats, variances: Floats) -> CentredSums:
+        """Return them from sums of z and of 1 - z, whose noise has these variances."""
+        return cls((high - low) / 2, high + low, variances / 2, 2 * variances, 0.5)
+
+    def around(self, centre: float) -> tuple[Floats, Floats]:
+        """Return the sums of distances from another centre, and the variances of their noise."""
+        moved = centre - self.centre
+        return self.tops - moved * self.bottoms, self.of_tops + moved**2 * self.of_bottoms
+
+
+@dataclass(frozen=True, eq=False)
+class PooledMean:
+    """A mean over rows.
+
+    Attributes:
+        value: on a scale from 0 to 1, not yet clipped.
+        noise: standard deviation of what the noise of each stratum's sum moves it by.
+        unsure: what else it may be off by.
+        weight: the estimated sum of weights up to the cap.
+    """
+
+    value: float
+    noise: Floats
+    unsure: Mixture
+    weight: float
+
+
+def predicted_error(shapes: Shapes, strata: SizeStrata, of_classes: float, of_strata: Floats) -> float:
+    """Return the mean squared error of the mean that is expected of sums with noise of these variances."""
+    seen = _seen(shapes, strata)
+    noise = np.append(np.full(len(shapes.sizes), of_classes), of_strata)
+    target = shapes.shares()
+    expected, feared = (
+        _left(_priors(shapes, bent, wanders), seen, noise, target) @ likely
+        for bent, wanders, likely in ((_BENT, 0.0, _EXPECTED), (_CURVED, _WANDERS, _FEARED))
+    )
+    return float(shapes.weights @ (expected + _CAUTION * (feared - expected)))
+
+
+def pooled_mean(
+    shapes: Shapes, strata: SizeStrata, by_class: CentredSums, by_stratum: CentredSums, guess: float, *, laplace: bool
+) -> PooledMean:
+    """Return the mean over rows that all sums tell.
+
+    Args:
+        shapes: likely numbers of users, given the weights of the strata.
+        strata: of the second sums.
+        by_class: sums by size class, of users' means.
+        by_stratum: sums by stratum, of users' means times their weights.
+        guess: a first guess, from which the first distances are measured.
+        laplace: whether the noise is Laplace noise.
+    """
+    sums = _AllSums(shapes, strata, by_class, by_stratum)
+    priors = _priors(shapes, _BENT, 0.0)
+    centre, factors = guess, np.full(sums.seen.shape[1], _TAILS if laplace else 1.0)
+    for _ in range(_ROUNDS):
+        answers, variances = sums.answers(priors, centre, factors)
+        likely = answers.likely(shapes.weights, _EXPECTED)
+        last, value = centre, centre + float((likely * answers.means).sum())
+        if laplace:
+            far = np.abs(_average(likely, answers.residuals)) / np.sqrt(2 * variances)
+            factors = np.maximum(far, _LEAST_TAILS)
+        centre = float(np.clip(value, 0.0, 1.0))
+    noise = np.abs(_average(likely, answers.factors)) * np.sqrt(variances)
+    return PooledMean(value, sums.of_strata(noise), sums.unsure(value, last, factors), sums.weight)
+
+
+@dataclass(frozen=True, eq=False)
+class _AllSums:
+    """All released sums of one column.
+
+    Attributes:
+        shapes: likely numbers of users.
+        strata: of the second sums.
+        by_class: sums by size class.
+        by_stratum: sums by stratum.
+    """
+
+    shapes: Shapes
+    strata: SizeStrata
+    by_class: CentredSums
+    by_stratum: CentredSums
+
+    @cached_property
+    def seen(self) -> Floats:
+        """How sums depend on the class means, for each shape."""
+        return _seen(self.shapes, self.strata)
+
+    @property
+    def weight(self) -> float:
+        """The estimated sum of weights up to the cap."""
+        return float(self.shapes.weights @ self.shapes.counts @ np.minimum(self.shapes.sizes, self.strata.cap))
+
+    def of_strata(self, each: Floats) -> Floats:
+        """Return the entries of sums by stratum, which come last."""
+        return each[..., len(self.shapes.sizes) :]
+
+    def answers(self, priors: Floats, centre: float, factors: Floats) -> tuple[_Answers, Floats]:
+        """Return the answers to the sums around a centre, with noise larger by these factors, and its variances."""
+        both = zip(self.by_class.around(centre), self.by_stratum.around(centre), strict=True)
+        sums, variances = (np.concatenate(pair) for pair in both)
+        noise = variances * factors
+        noise[: len(self.shapes.sizes)] += self.shapes.misfits
+        return _Answers.to(sums, noise, self.seen, priors, self.shapes.shares(), 0.5 - centre), variances
+
+    def unsure(self, value: float, centre: float, factors: Floats) -> Mixture:
+        """Return what a mean with this value may be off by, beside the noise of sums by stratum."""
+        feared, variances = self.answers(_priors(self.shapes, _CURVED, _WANDERS), centre, factors)
+        weights = feared.likely(self.shapes.weights**_DOUBTED, _FEARED)
+        noise = np.square(self.of_strata(feared.factors)) @ self.of_strata(variances)
+        left = np.maximum(feared.variances - noise, 0.0) + np.square(centre + feared.means - value)
+        return Mixture.of(weights.ravel(), np.sqrt(left).ravel())
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """The answer of each shape and each prior on the slope to released sums.
+
+    Attributes:
+        fits: the logarithm of how well each fits.
+        means: the mean over rows, from the centre.
+        variances: of its error.
+        factors: how the mean depends on each sum.
+        residuals: what each sum lies from what it is expected to be, given all sums.
+    """
+
+    fits: Floats
+    means: Floats
+    variances: Floats
+    factors: Floats
+    residuals: Floats
+
+    @classmethod
+    def to(cls, sums: Floats, noise: Floats, seen: Floats, priors: Floats, target: Floats, expected: float) -> _Answers:
+        """Answer sums, of which `seen` says how they depend on the class means; all of those are expected the same."""
+        mixed, spread = _spread(priors, seen, noise, target)
+        odd = np.broadcast_to((sums - expected * seen.sum(axis=2))[:, None], mixed.shape)
+        solved, size = _solved(spread, np.stack([odd, mixed], axis=-1))
+        fits = -((odd * solved[..., 0]).sum(axis=-1) + size) / 2
+        factors = solved[..., 1]
+        variances = _of_target(priors, target) - (mixed * factors).sum(axis=-1)
+        return cls(fits, expected + (odd * factors).sum(axis=-1), variances, factors, noise * solved[..., 0])
+
+    def likely(self, shapes: Floats, priors: Floats) -> Floats:
+        """Return how likely each answer is, if shapes and priors are as likely beforehand; together 1."""
+        weights = shapes[:, None] * priors * np.exp(self.fits - self.fits.max())
+        return np.asarray(weights / weights.sum())
+
+
+def _average(likely: Floats, each: Floats) -> Floats:
+    """Return the average over shapes and priors, which are as likely."""
+    return np.asarray(np.einsum("np,npr->r", likely, each))
+
+
+def _seen(shapes: Shapes, strata: SizeStrata) -> Floats:
+    """Return how sums by class and then by stratum depend on the class means, for each shape."""
+    by_class = shapes.counts[:, :, None] * np.eye(len(shapes.sizes))
+    return np.concatenate([by_class, strata.weights(shapes.counts, shapes.sizes)], axis=1)
+
+
+def _priors(shapes: Shapes, bent: float, wanders: float) -> Floats:
+    """Return the covariance of the class means before any sum, for each shape and each prior on the slope."""
+    places = np.log2(shapes.sizes)
+    octaves = places - (shapes.counts @ places / shapes.counts.sum(axis=1))[:, None]
+    own = bent**2 + (OF_USERS + OF_ROWS / shapes.sizes) / np.maximum(shapes.counts, 1.0)
+    level = _UNKNOWN**2 - wanders**2 / 2 * np.abs(places[:, None] - places)
+    level = level + own[:, :, None] * np.eye(len(places))
+    slopes = octaves[:, :, None] * octaves[:, None, :]
+    return np.asarray(level[:, None] + np.square(_STEEP)[:, None, None] * slopes[:, None])
+
+
+def _spread(priors: Floats, seen: Floats, noise: Floats, target: Floats) -> tuple[Floats, Floats]:
+    """Return the covariances of the sums with the target, and with each other."""
+    crossed = priors @ np.swapaxes(seen, 1, 2)[:, None]
+    mixed = (np.swapaxes(crossed, 2, 3) @ target[:, None, :, None])[..., 0]
+    return mixed, seen[:, None] @ crossed + np.diag(noise)
+
+
+def _of_target(priors: Floats, target: Floats) -> Floats:
+    return np.asarray((target[:, None, None, :] @ priors @ target[:, None, :, None])[..., 0, 0])
+
+
+def _left(priors: Floats, seen: Floats, noise: Floats, target: Floats) -> Floats:
+    """Return the variance of the target that is left after sums with this noise, for each shape and prior."""
+    mixed, spread = _spread(priors, seen, noise, target)
+    told = mixed * _solved(spread, mixed[..., None])[0][..., 0]
+    return np.asarray(_of_target(priors, target) - told.sum(axis=-1))
+
+
+def _solved(spread: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Return the solutions for covariances that may be almost singular, and the logarithms of their determinants."""
+    scales = np.sqrt(np.diagonal(spread, axis1=-2, axis2=-1))
+    related = spread / (scales[..., :, None] * scales[..., None, :]) + _LEAST_SPREAD * np.eye(spread.shape[-1])
+    solved = np.linalg.solve(related, rows / scales[..., None]) / scales[..., None]
+    return solved, np.linalg.slogdet(related)[1] + 2 * np.log(scales).sum(axis=-1)
