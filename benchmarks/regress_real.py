@@ -127,7 +127,9 @@ class _Geometry:
     def __init__(self, table: Table) -> None:
         rows = np.column_stack([table.features, np.ones(len(table.labels))])
         order = np.argsort(np.unique(table.users, return_inverse=True)[1], kind="stable")
-        self.back: Floats = np.linalg.inv(np.linalg.qr(rows[order]).R / np.sqrt(len(rows)))
+        triangle = np.linalg.qr(rows[order]).R / np.sqrt(len(rows))
+        triangle *= np.where(np.diag(triangle) < 0, -1.0, 1.0)[:, None]
+        self.back: Floats = np.linalg.inv(triangle)
         self.labels: Floats = np.clip(table.labels[order], *table.label_range)
         self.line: Floats = (rows[order] @ self.back).T @ self.labels / len(rows)
 
