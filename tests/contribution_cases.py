@@ -182,4 +182,5 @@ CONTRIBUTIONS = {
     "votes": lambda: Votes(LossesOfMeans(), HELD_OUT, 3.0, "test"),
     "parts without held-out rows": lambda: WithoutHeldOut(ClippedParts(totals_alone, (OF_USER,)), HELD_OUT),
     "counts of some tasks": lambda: TaskCounts(SomeTasks()),
+    "moments of some tasks": lambda: TaskMoments(SomeTasks(), OwnRows()),
 }

@@ -47,7 +47,8 @@ def answers():
     found = {"instructions": np.array((instruction_sets() or ("none",))[-1])}
     for name, model, data in fitted():
         best = model.recommend(data, K)
-        near = [model.similar(model.task_ids.id_of(task), K) for task in range(ASKED)]
+        known = np.flatnonzero(model.vectors.any(axis=1))[:ASKED]  # one without a vector is as near to all others
+        near = [model.similar(model.task_ids.id_of(int(task)), K) for task in known]
         found[f"{name} recommended"], found[f"{name} recommended scores"] = best.tasks, best.scores
         found[f"{name} similar"] = np.array([[one.task for one in row] for row in near])
         found[f"{name} similar scores"] = np.array([[one.similarity for one in row] for row in near])

@@ -21,8 +21,10 @@ from apportion.estimators.counts import (
 from apportion.evaluation import recall_at_k
 from apportion.privacy import Budget, Purpose, SeededNoise, Session
 from apportion.recommend import PrivateClickRecommender
+from apportion.recommend.clicks_fold_in import Trust
 from apportion.recommend.clicks_votes import (
     RankLosses,
+    bolder_if_alike,
     chosen_by_votes,
     doubt_of_votes,
     expected_voters,
@@ -84,6 +86,16 @@ def test_few_users_at_a_small_budget_are_not_asked():
 def test_a_choice_has_to_stand_out_of_the_noise():
     assert chosen_by_votes(np.array([-1.9, 5.0]), 1.0, 2.0) == 0
     assert chosen_by_votes(np.array([-2.1, -2.2]), 1.0, 2.0) == 2
+
+
+def test_the_next_setting_is_taken_if_it_is_bolder_and_gains_nearly_as_much():
+    hardly, little, much = Trust(20, 5), Trust(1, 5), Trust(0.2, 1)
+    choices = (Trust(1e4, 5), hardly, little, much, Trust(0.2, 1, 0.7))
+    assert bolder_if_alike(choices, 2, np.array([-3.0, -100.0, -98.0, 0.0])) == much
+    assert bolder_if_alike(choices, 2, np.array([-3.0, -100.0, -90.0, 0.0])) == little
+    assert bolder_if_alike(choices, 1, np.array([-100.0, -100.0, 0.0, 0.0])) == hardly
+    assert bolder_if_alike(choices, 3, np.array([0.0, 0.0, -100.0, -100.0])) == much  # features are no bolder
+    assert bolder_if_alike(choices, 0, np.array([5.0, 5.0, 5.0, 5.0])) == choices[0]
 
 
 def test_doubt_grows_with_the_noise_and_with_the_voters():

@@ -23,7 +23,7 @@ from apportion.engines import Engine, add_up_one
 from apportion.estimators.counts import ReleasedPopularity
 from apportion.privacy import Plan, Purpose, Rows, Session, Share
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes
-from apportion.recommend.click_rounds import ReleasedVectors, beside_popularity, denoised_vectors, random_start
+from apportion.recommend.click_rounds import FEW, ReleasedVectors, beside_popularity, denoised_vectors, random_start
 from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTotals, default_dimension
 from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
@@ -209,7 +209,7 @@ class ChoiceRounds:
     def _plan(self, fraction: float) -> Plan:
         chosen = self.settings
         votes = min(chosen.votes_share, fraction / 2)
-        rounds = [(fraction - votes) * share for share in Power(self.pace.ramp / 2).shares(chosen.rounds)]
+        rounds = [(fraction - votes) * share for share in Power(self.pace.ramp / 2).shares(chosen.rounds or FEW)]
         return self.session.plan(votes=votes, rounds=rounds)
 
     def _start(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Items:

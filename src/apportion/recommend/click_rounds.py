@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,56 @@ from apportion.postprocessing.low_rank import Denoised, denoise_rows
 from apportion.recommend.features.prior import regressors
 
 Floats = NDArray[np.floating[Any]]
+
+_CLEAR = 0.7  # of the length of noise
+_FEWEST = 60  # tasks whose vectors are learned, at least; of a short list, all
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a fit divides its budget over rounds.
+
+    Attributes:
+        number: of rounds.
+        ramp: round r gets a share proportional to r^ramp.
+        after_votes: how many of them come after the votes.
+        together: the releases of this many rounds, the last ones, are denoised together.
+    """
+
+    number: int
+    ramp: float
+    after_votes: int = 1
+    together: int = 2
+
+
+FEW = 4
+"""Rounds of most fits."""
+MANY = Rounds(8, 1.0, after_votes=3, together=3)
+_MANY_FROM = 150.0  # μ n / √m, from which directions that are hardly seen at first come out over rounds
+_MOST_USERS = 100_000.0  # more rounds take longer; so many users gain little by them
+
+
+def many_rounds(mu: float, n_users: float, n_tasks: int) -> bool:
+    """Return whether a fit of so many users and tasks gains by many rounds, and takes not too long for them."""
+    return mu * n_users / np.sqrt(n_tasks) >= _MANY_FROM and n_users <= _MOST_USERS
+
+
+def worth_learning(popularity: Floats, mu: float, dimension: int) -> NDArray[np.bool_]:
+    """Return the tasks whose vectors can stand out of noise: popularity at least 0.7 √dimension / μ.
+
+    The vector of a task is at most as long as its popularity, and noise of this μ about √dimension / μ.
+
+    Args:
+        popularity: released.
+        mu: of the whole budget.
+        dimension: length of the vectors.
+
+    Example:
+        >>> int(worth_learning(np.arange(1000.0), 0.1, 4).sum()), int(worth_learning(np.arange(30.0), 0.1, 4).sum())
+        (986, 30)
+    """
+    fewest = min(max(_FEWEST, 2 * dimension), len(popularity))
+    return np.asarray(popularity >= min(_CLEAR * np.sqrt(dimension) / mu, np.sort(popularity)[-fewest]))
 
 
 def random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
@@ -74,3 +125,34 @@ def denoised_vectors(
         return denoise_rows(vectors, stddev, spread, steps, place)
     explanatory = regressors(np.ones((len(vectors), 1)), features)
     return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, steps)
+
+
+def denoised_together(
+    releases: Sequence[ReleasedVectors],
+    among: NDArray[np.bool_],
+    exposure: Floats,
+    least_popularity: float,
+    steps: int,
+    place: Place = PROCESSORS,
+) -> Denoised:
+    """Return the vectors of the last release, by empirical Bayes over all of them; the other tasks have none.
+
+    A row of all releases side by side, each in units of its noise, has one prior. Its covariance says how the
+    coordinates of one release go with those of another.
+
+    Args:
+        releases: of the last rounds, in order, without what popularity explains; a row for each of the tasks.
+        among: the tasks that have vectors.
+        exposure: released popularity of all tasks.
+        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
+        steps: EM steps.
+        place: where to compute.
+    """
+    last, some = releases[-1], exposure[among]
+    spread = np.maximum(some, least_popularity * some.mean())
+    side_by_side = np.concatenate([each.values / each.stddev for each in releases], axis=1)
+    found = denoise_rows(side_by_side, 1.0, spread, steps, place)
+    vectors, resolved = np.zeros((len(among), last.values.shape[1])), np.zeros(len(among))
+    vectors[among] = last.stddev * found.mean[:, -vectors.shape[1] :]
+    resolved[among] = found.resolved
+    return Denoised(vectors, resolved)

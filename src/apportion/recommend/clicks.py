@@ -5,8 +5,9 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 1. the number of users, and popularity t by weighted counts, deconvolved; where the counts are not far above their
    noise, more of the budget goes to a second release of them. Too few users for votes: popularity gets everything;
 2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
-   the release is B = Σ_j w_j x_jᵀ with w_ij = 1/√n^j, whose sensitivity is 1 whatever the number of tasks or the
-   dimension. Rows of B are denoised by empirical Bayes and become the next task vectors;
+   the release is B = Σ_j w_j x_jᵀ, whose sensitivity is 1 whatever the number of tasks or the dimension. A user divides
+   its whole weight over those of its tasks whose popularity can stand out of the noise: w_ij = 1/√n^j with n^j their
+   number. Rows of the last releases are denoised by empirical Bayes and become the next task vectors;
 3. the last vectors, with popularity as a first coordinate, are the model. How far a user's regression trusts them
    beside popularity is chosen by votes of all users on a few rows that were kept out of everything before. If it is
    not at all, the share of the last round goes to the counts of those tasks that may be among the most popular.
@@ -26,7 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Allocation, EqualSplit
+from apportion.allocation import Allocation, EqualSplit, SplitEqually, TaskFactors
 from apportion.allocation.rounds import Power
 from apportion.data.features import ItemFeatures
 from apportion.data.user_data import UnlistedData, UserData
@@ -43,15 +44,28 @@ from apportion.estimators.counts import (
     weighed_by,
 )
 from apportion.estimators.items import PrivateItems
+from apportion.postprocessing.low_rank import Denoised
 from apportion.privacy import Purpose, Rows, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting, without_held_out
 from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
-from apportion.recommend.click_rounds import denoised_vectors, random_start
+from apportion.recommend.click_rounds import (
+    FEW,
+    MANY,
+    ReleasedVectors,
+    Rounds,
+    beside_popularity,
+    denoised_together,
+    denoised_vectors,
+    many_rounds,
+    random_start,
+    worth_learning,
+)
 from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
     CLIP,
     RankLosses,
+    bolder_if_alike,
     chosen_by_votes,
     doubt_of_votes,
     expected_voters,
@@ -84,11 +98,11 @@ class ClickSettings:
     """Everything that can be tuned; all of it public.
 
     Attributes:
-        rounds: number of rounds.
+        rounds: number of rounds; None for 4, or for 8 if there are many users for the budget and the list.
         dimension: length of task vectors; None to compute it from the budget and the released number of users.
         users_share: share of the budget for the number of users, unless that is declared public.
         counts_share: share for popularity.
-        ramp: round r gets a share proportional to r^ramp.
+        ramp: round r gets a share proportional to r^ramp; 1 if there are 8 rounds by default.
         steps: EM steps of the denoising.
         observed: extra weight of observed pairs in a user's regression.
         ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
@@ -105,7 +119,7 @@ class ClickSettings:
         feature_prior: whether features also move the mean of the prior of task vectors.
     """
 
-    rounds: int = 4
+    rounds: int | None = None
     dimension: int | None = None
     users_share: float = 0.002
     counts_share: float = 0.08
@@ -234,6 +248,9 @@ class _Fit:
         self._known_users = known_users
         self._listed = listed
         self._held_out: HeldOut | None = None
+        self._made = Rounds(settings.rounds or FEW, settings.ramp)
+        self._past: list[ReleasedVectors] = []  # of the last rounds
+        self._among = np.ones(data.n_tasks, np.bool_)  # the tasks whose vectors are learned
         self.n_users = 0.0  # declared or released, once it is
         self._reserved = 0.0
 
@@ -251,20 +268,22 @@ class _Fit:
             return self._start(self._popularity_alone(n_users, progress), n_users, rng)[1], _POPULARITY
         released = self._popularity(n_users)
         weights, items = self._start(released, n_users, rng)
+        if chosen.rounds is None and many_rounds(self._session.budget.mu, n_users, self._data.n_tasks):
+            self._made = MANY
         learned = self._rounds(items, weights, released, progress)
         if progress:
-            progress("round", chosen.rounds, chosen.rounds)
+            progress("round", self._made.number, self._made.number)
         return learned
 
     def _rounds(
         self, items: Items, weights: Weighting, released: ReleasedPopularity, progress: Progress | None
     ) -> tuple[Items, Trust]:
-        """Make the rounds. Votes come before the last; if they do not trust what was learned, popularity gets it."""
-        rounds, trust = self._settings.rounds, self._choices()[0]
+        """Make the rounds. Votes come before the last; if they trust popularity alone, it gets what is left."""
+        rounds, trust = self._made.number, self._choices()[0]
         for k, share in enumerate(self._round_shares()):
             if progress:
                 progress("round", k, rounds)
-            if k == rounds - 1 and self._held_out is not None:
+            if k == max(rounds - self._made.after_votes, 0) and self._held_out is not None:
                 trust = self._trust(items, self._held_out)
                 if trust == self._choices()[0] and k:
                     return self._with_popularity(items, self._leading(released)), trust
@@ -277,10 +296,24 @@ class _Fit:
         wanted = self._settings.dimension
         dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
         rows = random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
-        return given.weights, Items(found, given.expected.total, released.counts.stddev, rows)
+        items = Items(found, given.expected.total, released.counts.stddev, rows)
+        return self._weights(given.weights, items, dimension), items
+
+    def _weights(self, given: Weighting, items: Items, dimension: int) -> Weighting:
+        """Equal weights go to the tasks whose vectors can be learned, each user's squares still summing to 1.
+
+        Those of another allocation stay, and all of them if features are to say what vectors of rare tasks are.
+        """
+        if not isinstance(given, SplitEqually) or self._settings.feature_prior:
+            return given
+        self._among = worth_learning(items.popularity, self._session.budget.mu, dimension)
+        if self._among.all():
+            return given
+        words = f"equal split over {int(self._among.sum())} tasks that can stand out of the noise"
+        return TaskFactors(self._among.astype(np.float64), words, neighbours=given.neighbours)
 
     def _round_shares(self) -> Sequence[Share]:
-        shares = Power(self._settings.ramp / 2).shares(self._settings.rounds)
+        shares = Power(self._made.ramp / 2).shares(self._made.number)
         return self._session.plan(rounds=[self._left * share for share in shares]).several("rounds")
 
     @property
@@ -339,10 +372,17 @@ class _Fit:
         contribution = without_held_out(TaskMoments(weights, self._user_rows(k, items)), self._held_out)
         moments = add_up_one(self._engine, self._users, contribution)
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
-        features = self._rows if self._settings.feature_prior else None
-        stddev, given = moments.l2_sensitivity / share.mu, (self._settings.least_popularity, self._settings.steps)
-        rows = denoised_vectors(released, stddev, items.exposure, *given, features, self._engine.kernels.place)
-        return replace(items, rows=rows)
+        stddev = moments.l2_sensitivity / share.mu
+        return replace(items, rows=self._denoised(np.asarray(released), stddev, items.exposure))
+
+    def _denoised(self, released: Floats, stddev: float, exposure: Floats) -> Denoised:
+        chosen, place = self._settings, self._engine.kernels.place
+        given = (exposure, chosen.least_popularity, chosen.steps)
+        if chosen.feature_prior:
+            return denoised_vectors(released, stddev, *given, self._rows, place)
+        apart = beside_popularity(released[self._among], exposure[self._among])
+        self._past = [*self._past, ReleasedVectors(apart, stddev)][-self._made.together :]
+        return denoised_together(self._past, self._among, *given, place)
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
@@ -354,7 +394,7 @@ class _Fit:
         released = np.asarray(self._session.release(Purpose.VOTES, total, share), np.float64)
         n_voters = expected_voters(held_out, self.n_users, float(items.popularity.sum()))
         doubt = doubt_of_votes(total.l2_sensitivity / share.mu, n_voters)
-        return choices[chosen_by_votes(released, doubt, self._settings.caution)]
+        return bolder_if_alike(choices, chosen_by_votes(released, doubt, self._settings.caution), released)
 
     def _choices(self) -> tuple[Trust, ...]:
         """Return the choices of the settings; with features, also the bolder ones with weight on the features."""
@@ -380,7 +420,8 @@ class _Fit:
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""
         regression = self._fold_in(items, trust)
-        learned = {"dimension": items.rows.mean.shape[1], LEARNED: asdict(trust)}
+        made = {"rounds": self._made.number, "ramp": self._made.ramp}
+        learned = {**made, "dimension": items.rows.mean.shape[1], LEARNED: asdict(trust)}
         return ClickModel(
             fold_in=regression,
             vectors=regression.features[:, 1:],

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from apportion.data.users import Users
 from apportion.linalg.ranks import Ranked
 from apportion.privacy.contributions import HeldOut, Kernels
+from apportion.recommend.clicks_fold_in import Trust
 from apportion.recommend.model import FoldIn
 
 CLIP = 0.1  # norm of a user's vote; the worth of a row is at most 1, and a smaller norm has less noise
@@ -27,6 +28,8 @@ _HELD_OUT, _ENOUGH = 0.08, 1000.0  # fraction of rows; less where so many users 
 _MOST_HELD_OUT = 2  # rows of one user
 _MOST_VOTERS = 25_000.0  # users who hold out rows, about; more would cost time and say the same
 _SPREAD_OF_VOTES = 0.03  # of one user's vote, about; what other users would have said differs by that
+_CLEARLY = 2  # the first position of a setting that trusts what was learned
+_NEARLY = 0.97  # as much, as a part of what the best gains
 _LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
 
 Floats = NDArray[np.floating[Any]]
@@ -157,6 +160,23 @@ def chosen_by_votes(differences: NDArray[np.float64], doubt: float, caution: flo
     """
     best = int(np.argmin(differences))
     return best + 1 if differences[best] < -caution * doubt else 0
+
+
+def bolder_if_alike(choices: Sequence[Trust], chosen: int, differences: NDArray[np.float64]) -> Trust:
+    """Return the chosen setting, or the next if that trusts what was learned more and gains nearly as much.
+
+    Users vote before the last round is made, so what was learned will be worth more trust than when they voted.
+
+    Args:
+        choices: the default, and those that the differences are of.
+        chosen: position of the best; one that hardly trusts what was learned is left as it is.
+        differences: released losses minus that of the default.
+    """
+    after = chosen + 1
+    if chosen < _CLEARLY or after == len(choices) or differences[after - 1] > _NEARLY * differences[chosen - 1]:
+        return choices[chosen]
+    alike = choices[after].feature_weight == choices[chosen].feature_weight
+    return choices[after] if alike and choices[after].ridge < choices[chosen].ridge else choices[chosen]
 
 
 def in_words(choices: Sequence[Any]) -> str:

@@ -28,7 +28,7 @@ from apportion.privacy.contributions import (
 )
 from apportion.privacy.neighbours import REPLACE_VALUES_PUBLIC_GRAPH
 from apportion.regression.user_sides import ClippedFeatures, ClippedLabels
-from contribution_cases import CONTRIBUTIONS, NORMS, STATISTICS, WIDTH, OwnRows, RowsOfPairs, users_of
+from contribution_cases import CONTRIBUTIONS, NORMS, STATISTICS, WIDTH, OwnRows, RowsOfPairs, SomeTasks, users_of
 
 from strategies import interactions, random_interactions
 
@@ -59,6 +59,7 @@ def test_a_user_at_the_bound_reaches_it(name):
     reaching = {
         "moments": TaskMoments(SplitEqually(), OwnRows(scaled=True), labels),
         "moments of ones": TaskMoments(SplitEqually(), OwnRows(scaled=True)),
+        "moments of some tasks": TaskMoments(SomeTasks(), OwnRows(scaled=True)),
         "grams": TaskGrams(SplitEqually(), OwnRows(scaled=True)),
         "moments of observations": TaskMoments(SplitEqually(), RowsOfPairs(), labels),
         "grams of observations": TaskGrams(SplitEqually(), RowsOfPairs()),

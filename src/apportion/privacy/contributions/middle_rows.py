@@ -70,8 +70,9 @@ class MiddleRows(RowWeighting):
         counted = np.minimum(sizes, self.among)
         part = np.minimum(1.0, self.kept / np.maximum(counted, 1))[owner]
         order = np.lexsort((values, owner))  # equal values of a user keep their order
-        places = (np.arange(users.n_rows) - users.indptr[owner]) / sizes[owner]
-        ends = places + 1 / sizes[owner]
+        number = np.arange(users.n_rows) - users.indptr[owner]
+        # an end is in every bit the place of the next row, so rounding does not add up with a user's rows
+        places, ends = number / sizes[owner], (number + 1) / sizes[owner]
         low, high = self.quantile * (1 - part), self.quantile + (1 - self.quantile) * part
         weights = np.empty(users.n_rows)
         weights[order] = counted[owner] * np.maximum(np.minimum(ends, high) - np.maximum(places, low), 0.0)

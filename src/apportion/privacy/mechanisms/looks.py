@@ -72,8 +72,8 @@ class SecondLook(ThresholdedGaussian):
     def _for(self, own: OwnWeights, scale: float) -> float:
         refuse_little_noise(scale)
         first, weight = self.first, self.weight
-        if own.most > first.own.most or not 0 <= weight < math.inf:
-            raise BudgetError("Expected no more keys of a user in the second round than in the first.")
+        if own.most != first.own.most or not 0 <= weight < math.inf:
+            raise BudgetError("Expected as many keys of a user in the second round as in the first.")
         spread = math.hypot(scale, weight * first.scale) * UPWARDS
         largest = own.each("gaussian") + weight * first.own.each("gaussian")[: own.most]
         return threshold_of(self.keys_delta, spread, largest, "gaussian") + GRID * (scale + weight * first.scale)

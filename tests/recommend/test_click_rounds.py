@@ -1,0 +1,68 @@
+"""Rounds of the click recommender: which tasks they are about, how many there are, and what is made of several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from apportion.auditing import RecordingSession
+from apportion.data.synthetic import long_tailed_clicks
+from apportion.privacy import Budget, Purpose, SeededNoise
+from apportion.recommend import PrivateClickRecommender
+from apportion.recommend.click_rounds import ReleasedVectors, denoised_together, many_rounds, worth_learning
+
+from private_estimators import audit_estimator, clicks_of_default_size
+from strategies import random_interactions
+
+
+def test_more_tasks_are_learned_at_a_larger_budget_and_never_less_than_a_few():
+    popularity = np.geomspace(1000, 0.01, 2000)
+    numbers = [int(worth_learning(popularity, mu, 9).sum()) for mu in (0.01, 0.1, 1.0, 10.0)]
+    assert numbers == sorted(numbers)
+    assert numbers[1] < numbers[-1] < 2000
+    assert worth_learning(popularity, 1e-6, 9).sum() == 60
+    assert worth_learning(popularity, 1e-6, 50).sum() == 100
+    assert worth_learning(popularity[:20], 1e-6, 9).all()
+
+
+def test_releases_of_two_rounds_tell_more_than_the_last_one():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((400, 3))
+    turned = truth @ np.linalg.qr(rng.standard_normal((3, 3)))[0]  # what another round calls the same directions
+    before, last = (ReleasedVectors(each + rng.standard_normal(each.shape), 1.0) for each in (turned, truth))
+    among = np.arange(450) < 400
+    alone, both = (denoised_together(some, among, np.ones(450), 0.03, 20) for some in ([last], [before, last]))
+    errors = [float(np.square(found.mean[among] - truth).mean()) for found in (alone, both)]
+    assert errors[0] == pytest.approx(1 / 2, abs=0.05)  # what theory says of one look, and of two
+    assert errors[1] == pytest.approx(1 / 3, abs=0.05)
+    assert not both.mean[~among].any()
+    assert not both.resolved[~among].any()
+
+
+def test_many_rounds_are_for_many_users_at_the_budget_but_not_for_so_many_that_they_take_long():
+    assert many_rounds(1.0, 40_000, 50_000)
+    assert not many_rounds(1.0, 6000, 4000)
+    assert not many_rounds(1.0, 1e6, 50_000)
+
+
+@pytest.mark.parametrize(("epsilon", "number"), [(1.0, 4), (20.0, 8)])
+def test_a_fit_says_how_many_rounds_it_made_and_what_they_were_about(epsilon, number):
+    data, _ = long_tailed_clicks(2000, 400, 40_000, rank=3, taste_strength=2.5, rng=np.random.default_rng(0))
+    model = PrivateClickRecommender(epsilon, 1e-5, noise=SeededNoise(0)).fit(data).model_
+    rounds = [each for each in model.statement.releases if each.purpose == Purpose.ITEM_VECTORS]
+    assert model.settings["rounds"] == len(rounds) == number
+    assert sum(release.share for release in model.statement.releases) == pytest.approx(1.0)
+    learned = int((model.vectors != 0).any(axis=1).sum())
+    assert 60 <= learned < 400
+    assert all(f"{learned} tasks that can stand out" in each.derivation for each in rounds)
+
+
+@pytest.mark.parametrize("user", range(4))
+def test_rounds_about_some_tasks_move_by_at_most_their_sensitivity(user):
+    data = random_interactions(8, n_users=30, n_tasks=150)
+    session = RecordingSession(Budget(5.0, 1e-5), noise=SeededNoise(user))
+    clicks_of_default_size().fit(data, session=session)
+    assert any("60 tasks that can stand out" in each.derivation for each in session.statement().releases)
+    for finding in audit_estimator(clicks_of_default_size, data, user, epsilon=5.0, seed=user):
+        assert finding.ratio <= 1 + 1e-9, finding
+        assert finding.gap <= 1e-7, finding
