@@ -286,3 +286,15 @@ def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with
 def test_a_target_or_a_list_that_makes_no_sense_is_refused(arguments, sentence):
     with pytest.raises(InputError, match=sentence):
         for_target(**arguments).fit(some_values(), users=GROUPS)
+
+
+def test_bounds_far_from_the_median_hold_where_values_go_with_sizes_by_much():
+    rng = np.random.default_rng(0)
+    sizes = np.ceil(np.exp(rng.normal(1.5, 1.2, 2000))).astype(int)
+    users = np.repeat(np.arange(2000), sizes)
+    values = (0.5 * np.log2(sizes) + rng.normal(0, 0.5, 2000))[users] + rng.normal(0, 1, len(users))
+    for seed in range(4):
+        made = UserQuantile(0.9, epsilon=3.0, base=stats.uniform(-5, 17), noise=SeededNoise(seed))
+        found = made.fit(values, users=users)
+        off = abs(float((values < found.quantiles_.item()).mean()) - 0.9)
+        assert off <= found.rank_error_.item() < 0.2

@@ -129,12 +129,6 @@ class RankBias:
         likely = likely[kept] / likely[kept].sum()
         return replace(self, slopes=self.slopes[kept], likely=likely, shares=self.shares[:, kept])
 
-    def at(self, quantile: float) -> RankBias:
-        """The same users and slopes for another quantile."""
-        if quantile == self.quantile:
-            return self
-        return RankBias.of(self.classes, quantile, self.slopes, self.likely, self.caution)
-
     def predicted(self, keep: Keep, noise: float, counted: float = 1.0, rank: float | None = None) -> Prediction:
         """Return what is to be expected of weights.
 

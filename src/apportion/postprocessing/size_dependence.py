@@ -106,3 +106,17 @@ def first_guess(high: Floats, low: Floats, noise_variance: float, counts: Floats
     total = max(above + below, float(counts @ counts))
     doubt = noise_variance / 2 * float(counts @ counts) / total**2
     return float(np.clip(0.5 + (above - below) / 2 / total * _UNKNOWN**2 / (_UNKNOWN**2 + doubt), 0.0, 1.0))
+
+
+def balanced_tilt(classes: SizeClasses, clips: Floats) -> Floats:
+    """Return weights from -1/clip for small users to 1/clip for large ones.
+
+    They sum to 0 over users who are all alike.
+    """
+    places = np.arange(len(clips))
+    low, high = -1.0, float(len(clips))
+    for _ in range(60):
+        middle = (low + high) / 2
+        weights = np.clip(2 * (places - middle), -1.0, 1.0) / clips
+        low, high = (middle, high) if classes.counts @ weights > 0 else (low, middle)
+    return np.asarray(weights)

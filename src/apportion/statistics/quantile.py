@@ -33,7 +33,8 @@ from apportion.privacy.purposes import ReleaseName, Stage
 from apportion.privacy.ranks import Candidates
 from apportion.statistics.quantile_line import line_of, points_of
 from apportion.statistics.quantile_search import PointSearch, halvings
-from apportion.statistics.rank_weights import RankWeighing, RankWeights
+from apportion.statistics.rank_caps import RankCap, rank_cap
+from apportion.statistics.rank_weights import RankWeighing, RankWeights, is_central
 from apportion.statistics.user_parts import Target
 from apportion.statistics.user_statistic import UserStatistic
 
@@ -132,12 +133,16 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         self.statement_ = opened.statement()
         return self
 
-    def _weighed(self, search: PointSearch, sought: list[float]) -> tuple[Bounded, list[float], RankWeights | None]:
+    def _weighed(
+        self, search: PointSearch, sought: list[float]
+    ) -> tuple[Bounded, list[float], RankWeights | RankCap | None]:
         """Return the weights of all rows, what is sought among them and, for a named target, how they were chosen."""
         users, session = search.users, search.session
         if self.weights == "target":
-            chosen = RankWeighing(search, self.of, self.max_size, sought, self._release).found()
-            return Bounded(chosen.weighting, chosen.keep.kept, users), chosen.ranks, chosen
+            asked = (search, self.of, self.max_size, sought, self._release)
+            central = is_central(sought, self.of)
+            chosen: RankWeights | RankCap = RankWeighing(*asked).found() if central else rank_cap(*asked)
+            return Bounded(chosen.weighting, chosen.most, users), chosen.ranks, chosen
         fractions = self._sizes_fractions()
         if sum(fractions.values()) >= 1:
             raise InputError(f"Expected a sizes_share below 1, got {self.sizes_share:g}.", argument="sizes_share")
@@ -170,7 +175,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         return sorted(set(asked.tolist()))
 
     def _rank_errors(
-        self, found: Bounded, chosen: RankWeights | None, scales: Sequence[float], line: Base | Candidates
+        self, found: Bounded, chosen: RankWeights | RankCap | None, scales: Sequence[float], line: Base | Candidates
     ) -> Floats | None:
         """How far ranks are off: by the draw, and by what the weights do.
 

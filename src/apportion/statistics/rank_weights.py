@@ -1,18 +1,17 @@
-"""The weights of rows for quantiles of a named target, and the ranks that are sought among weighted rows.
+"""The weights of rows for one quantile near the median, and the rank that is sought among weighted rows.
 
 From a released histogram of sizes, weights are chosen that have the least predicted error of the rank
-(`postprocessing.rank_bias`). For one quantile each user keeps the rows in the middle of its own; for several, all rows
-weigh less. Where there are enough users, and what an octave of sizes may do counts, a rough quantile and one number on
-how large users differ from small ones there are released first.
+(`postprocessing.rank_bias`): each user keeps the rows in the middle of its own. Where there are enough users, and what
+an octave of sizes may do counts, a rough quantile and one number on how large users differ from small ones there are
+released first. Other quantiles have plain caps (`statistics.rank_caps`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
@@ -27,20 +26,28 @@ from apportion.privacy import Purpose
 from apportion.privacy.contributions import Contribution, MiddleRows, RowWeighting, SizeHistogram
 from apportion.privacy.purposes import ReleaseName
 from apportion.privacy.ranks import Candidates
-from apportion.statistics.quantile_search import PointSearch, halvings
+from apportion.statistics.quantile_search import PointSearch
 from apportion.statistics.user_parts import Target, TiltedShares, parts
 
 Floats = NDArray[np.float64]
 
 SIZES, ROUGH, TILT = 0.15, 0.05, 0.1  # shares of the budget
-_USERS = 0.05  # share for their number, where all weigh the same and only the bound on ranks needs it
 _ENOUGH = 250.0  # users times ε from which large users are compared with small ones
 _COUNTS = 0.4  # part of the predicted error that must not be noise for that
 _CLIP = 0.3  # of distances of users' shares from q
 _GRADES, _OF_GRADES = 20, 0.2  # candidates so few that a small move of ranks changes none; how much it counts then
-_CENTRAL = 0.25  # distance from the median up to which more than the plain cap is used
+_CENTRAL = 0.1  # distance from the median; further out, bounds did not hold where large users differ much from small
 _BETWEEN = 1.5  # a bound between the ends of two classes of sizes
 _AMONG = (1, 3)  # rows among which the middle ones are kept, relative to these
+
+
+def is_central(sought: Sequence[float], of: Target) -> bool:
+    """Return whether these weights serve: for one quantile of rows near the median.
+
+    >>> is_central([0.5], "rows"), is_central([0.9], "rows"), is_central([0.4, 0.5], "rows")
+    (True, False, False)
+    """
+    return of == "rows" and len(sought) == 1 and abs(sought[0] - 0.5) <= _CENTRAL + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,31 +56,38 @@ class RankWeights:
 
     Attributes:
         keep: bounds of a user's weight.
-        ranks: what is sought among weighted rows for each quantile, ascending.
-        feared: what may be expected for each quantile, cautiously.
+        rank: what is sought among weighted rows.
+        feared: what may be expected, cautiously.
         safe: a part of the predicted weight that is not too large.
     """
 
     keep: Keep
-    ranks: list[float]
-    feared: list[RankBias]
+    rank: float
+    feared: RankBias
     safe: float
+
+    @property
+    def ranks(self) -> list[float]:
+        """The rank, as the only one."""
+        return [self.rank]
+
+    @property
+    def most(self) -> float:
+        """The largest weight of a user."""
+        return self.keep.kept
 
     @property
     def weighting(self) -> RowWeighting:
         """The rule."""
         if self.keep.among == self.keep.kept:
             return capped_weights(self.keep.kept)
-        return MiddleRows(self.feared[0].quantile, *self.keep)
+        return MiddleRows(self.feared.quantile, *self.keep)
 
     def off(self, deviation: float, probability: float) -> Floats:
-        """How far the rank of each quantile is off at most, if the draw is off by so much, with this probability."""
+        """How far the rank is off at most, if the draw is off by so much, with this probability."""
         far = NormalDist().inv_cdf((1 + probability) / 2)
-        found = [
-            each.reached(self.keep, deviation / self.safe) + far * each.predicted(self.keep, 0.0, rank=rank).missed
-            for each, rank in zip(self.feared, self.ranks, strict=True)
-        ]
-        return np.minimum(found, 1.0)
+        missed = self.feared.predicted(self.keep, 0.0, rank=self.rank).missed
+        return np.array([min(self.feared.reached(self.keep, deviation / self.safe) + far * missed, 1.0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +96,9 @@ class RankWeighing:
 
     Attributes:
         search: users, and where their quantiles are sought.
-        of: the target.
+        of: the target, rows.
         max_size: public.
-        sought: the quantiles, ascending.
+        sought: the quantile alone.
         release: makes a release of a contribution for a share.
     """
 
@@ -97,18 +111,17 @@ class RankWeighing:
     def found(self) -> RankWeights:
         """Take all steps."""
         classes = self._classes()
-        model, feared = RankBias.before(classes, self._middle)
-        best = self._best(model, 1 - self._for_sizes)
+        model, feared = RankBias.before(classes, self._quantile)
+        best = self._best(model, 1 - SIZES)
         plenty = classes.n_users * self.search.session.budget.epsilon >= _ENOUGH
-        if self.of == "rows" and self._central and plenty and best.missed > _COUNTS * best.error:
-            model, feared = RankBias.after(classes, self._middle, self._measured(classes, model))
+        if plenty and best.missed > _COUNTS * best.error:
+            model, feared = RankBias.after(classes, self._quantile, self._measured(classes, model))
             best = self._best(model, 1 - SIZES - ROUGH - TILT)
-        ranks = [model.at(q).predicted(best.keep, 0.0).rank for q in self.sought]
-        return RankWeights(best.keep, self._apart(ranks), [feared.at(q) for q in self.sought], _safe(classes, best))
+        return RankWeights(best.keep, best.rank, feared, _safe(classes, best))
 
     @property
     def _edges(self) -> Floats:
-        return np.asarray(size_buckets(self.max_size if self.of == "rows" else 1), np.float64)
+        return np.asarray(size_buckets(self.max_size), np.float64)
 
     @property
     def _ends(self) -> Floats:
@@ -116,30 +129,22 @@ class RankWeighing:
         return np.minimum(2 * self._edges - 1, self.max_size)
 
     @property
-    def _for_sizes(self) -> float:
-        return SIZES if self.of == "rows" else _USERS
-
-    @property
-    def _central(self) -> bool:
-        return abs(self._middle - 0.5) <= _CENTRAL
-
-    @property
-    def _middle(self) -> float:
-        return self.sought[len(self.sought) // 2]
+    def _quantile(self) -> float:
+        return self.sought[0]
 
     def _classes(self) -> SizeClasses:
-        noisy = self._released(Purpose.SIZES, SizeHistogram(self._edges), sizes=self._for_sizes)
+        noisy = self._released(Purpose.SIZES, SizeHistogram(self._edges), sizes=SIZES)
         stddev = math.sqrt(noisy.variance)
         shapes = likely_counts(noisy.values, stddev, "sizes")
         return SizeClasses.of(shapes, np.sqrt(self._edges * self._ends), stddev)
 
     def _measured(self, classes: SizeClasses, model: RankBias) -> Measured:
         """A rough quantile, and how shares below it differ between large and small users."""
-        rough = self._best(model, ROUGH, once=True)
-        weights = RankWeights(rough.keep, [rough.rank], [model], 1.0).weighting
+        rough = self._best(model, ROUGH)
+        weights = RankWeights(rough.keep, rough.rank, model, 1.0).weighting
         (point,), _ = self.search.points([rough.rank], weights, ROUGH, lambda _: ReleaseName(Purpose.ROUGH_QUANTILE))
         tilts = balanced_tilt(classes, np.ones(len(self._edges)))
-        part = TiltedShares(point, self._middle, _CLIP, self._edges, tilts)
+        part = TiltedShares(point, self._quantile, _CLIP, self._edges, tilts)
         what = "share of a user's values below a point, by whether the user is large"
         noisy = self._released(Purpose.TILT, parts(part, 1, 1.0, 1.0, what), tilt=TILT)
         return Measured(tilts, _CLIP, float(noisy.values[0]), noisy.variance, rough)
@@ -149,37 +154,19 @@ class RankWeighing:
         session = self.search.session
         return self.release(session, purpose, self.search.users, form, session.plan(**part).one(name))
 
-    def _best(self, model: RankBias, part: float, *, once: bool = False) -> Prediction:
+    def _best(self, model: RankBias, part: float) -> Prediction:
         """The weights with the least predicted error, for a choice of points with this part of the budget."""
         grades = isinstance(self.search.line, Candidates) and len(self.search.line.points) <= _GRADES
-        noise = 2 * (1 if once else self._steps) / (part * self.search.session.budget.epsilon)
+        noise = 2 / (part * self.search.session.budget.epsilon)
         predicted = partial(model.predicted, noise=noise, counted=_OF_GRADES if grades else 1.0)
         return min(map(predicted, self._keeps()), key=lambda each: each.error)
 
-    @property
-    def _steps(self) -> int:
-        """Into how many parts the budget of the choices is divided."""
-        return len(self.sought) if isinstance(self.search.line, Candidates) else halvings(len(self.sought))
-
     def _keeps(self) -> list[Keep]:
-        """Weights to choose from.
-
-        The middle of a user's rows depends on the quantile, so it is kept for one alone. Far from the median, what it
-        does depends on how users differ, which is not known.
-        """
+        """Weights to choose from."""
         largest = float(self._ends[-1])
         bounds = sorted({float(end) for end in (*self._ends, *np.floor(_BETWEEN * self._ends[:-1]))})
-        if len(self.sought) > 1 or self.of == "users" or not self._central:
-            return [Keep(bound, bound) for bound in bounds]
         pairs = {(bound, min(bound * many, largest)) for bound in bounds for many in (*_AMONG, largest)}
         return [Keep(*pair) for pair in sorted(pairs)]
-
-    def _apart(self, ranks: list[float]) -> list[float]:
-        """Ranks in ascending order, no two the same."""
-        found = ranks[:1]
-        for (low, high), rank in zip(pairwise(self.sought), ranks[1:], strict=True):
-            found.append(max(rank, found[-1] + (high - low) / 1000))
-        return found
 
 
 def _safe(classes: SizeClasses, best: Prediction) -> float:

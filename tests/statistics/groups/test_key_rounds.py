@@ -175,7 +175,7 @@ def test_a_list_of_keys_needs_a_column_and_a_part_of_delta():
         UserKeys(delta=0.0).fit(users=["a"], by=["k"])
     with pytest.raises(InputError, match="keys_delta"):
         UserKeys().fit(users=["a"], by=["k"], session=Session(Budget(1.0, 1e-6)))
-    with pytest.raises(BudgetError, match="no more keys"):
+    with pytest.raises(BudgetError, match="as many keys"):
         SecondLook(1e-6, seen(most=10), 0.2).level(OwnWeights(11), 1.0)
 
 
