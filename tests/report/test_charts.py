@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.privacy import Purpose
+from apportion.privacy import Purpose, Stage
 from apportion.report.bands import popularity_bands
 from apportion.report.internal_charts import Line, overall_chart, slice_chart, spread
 from apportion.report.public_charts import budget_chart, guess_chart, popularity_chart, reliability_chart
-from apportion.report.releases import COLOURS, explain, families_of, popularity_noise, unspent
+from apportion.report.releases import COLOURS, ReleaseRow, explain, families_of, popularity_noise, unspent
 from apportion.report.svg import Drawing, Linear, Log
 
 from made_releases import a_release
@@ -66,6 +66,22 @@ def test_bars_of_the_budget_are_as_long_as_their_shares(model):
     lengths = places(budget_chart(rows, 1000), "rect", "width")
     expected = [1000 * row.release.share for row in rows] + [1000 * unspent(rows)]
     np.testing.assert_allclose(lengths, expected, atol=2)
+
+
+def test_rounds_of_choices_and_releases_between_rounds_are_not_taken_for_rounds_of_ratings(model):
+    about = model.statement.releases[0]
+    sequence = [
+        (Purpose.OVERVIEW, None),
+        (Purpose.CHOICE_VECTORS, 1),
+        (Purpose.CHOICE_VOTES, None),
+        (Purpose.CHOICE_VECTORS, 2),
+        (Purpose.ITEM_SUMS, 1),
+        (Purpose.VOTES, None),
+        (Purpose.ITEM_SUMS, 2),
+    ]
+    rows = [ReleaseRow(replace(about, purpose=purpose, stage=Stage(k), share=1 / 7)) for purpose, k in sequence]
+    captions = [caption for caption in words(budget_chart(rows, 1400)) if caption and "%" not in caption]
+    assert captions == ["before the rounds", "choices", "round 1", "round 2"]
 
 
 def test_families_take_all_that_was_spent_and_every_release_has_a_purpose(model):

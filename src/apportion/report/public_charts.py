@@ -49,7 +49,7 @@ def budget_chart(rows: Sequence[ReleaseRow], width: float) -> Drawing:
     if left:
         picture.rect((start, 8), left * width, 42, "unspent", radius=3, hint=f"not spent: {percent(left)}")
         _label_inside(picture, (start + left * width / 2, 34), left * width, "not spent", css="axis")
-    _bracket_stages(picture, rows, width)
+    _bracket_parts(picture, rows, width)
     return picture
 
 
@@ -127,12 +127,12 @@ def _label_inside(picture: Drawing, place: tuple[float, float], room: float, wor
         picture.text(place, words, css, anchor="middle")
 
 
-def _bracket_stages(picture: Drawing, rows: Sequence[ReleaseRow], width: float) -> None:
+def _bracket_parts(picture: Drawing, rows: Sequence[ReleaseRow], width: float) -> None:
     """Mark which part of the bar belongs to which round; everything before the first is preparation."""
     start = 0.0
-    for stage, members in itertools.groupby(rows, key=lambda row: row.stage):
+    for place, (part, members) in enumerate(itertools.groupby(rows, key=lambda row: row.part)):
         length = sum(row.release.share for row in members) * width
-        words = stage or "before the rounds"
+        words = part or ("" if place else "before the rounds")
         if length > 14 and len(rows) > 1:
             left, right = start + 1, start + length - 3
             picture.path([(left, 57), (left, 62), (right, 62), (right, 57)], "bracket")

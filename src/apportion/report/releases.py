@@ -65,6 +65,8 @@ COLOURS: Final = {
 }
 """Number of the colour of each purpose on a page."""
 
+_CHOICES = (Purpose.CHOICE_VECTORS, Purpose.CHOICE_VOTES)
+
 
 @dataclass(frozen=True)
 class ReleaseRow:
@@ -82,6 +84,11 @@ class ReleaseRow:
     def stage(self) -> str:
         """The round it belongs to, or an empty text."""
         return self.release.stage.text
+
+    @property
+    def part(self) -> str:
+        """The part of the fit that it belongs to: its round, or the choices, which have rounds of their own."""
+        return "choices" if self.release.purpose in _CHOICES else self.stage
 
     @property
     def purpose(self) -> str:
