@@ -43,7 +43,8 @@ def entries():
 
 
 def library(columns, statistics, by=("ward",), values=None, **arguments):
-    made = UserGroupBy(statistics, 2.0, noise=SeededNoise(5), **arguments)
+    rules = ("that rows with an empty cell were left out",)
+    made = UserGroupBy(statistics, 2.0, rules=rules, noise=SeededNoise(5), **arguments)
     return made.fit(values, users=columns["who"], by=[columns[name] for name in by])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -134,3 +135,103 @@ def test_clicks_name_a_column_that_may_say_which_rows_are_clicks(fitted, run, wr
     only = write("only.csv", "user,item", [row[:2] for row in rows if row[2] > 3])
     assert chosen == fitted(only)[0]
     assert "Not used" not in fitted(name, "--clicks")[2]
+
+
+# -- statistics --
+
+MADE = ("--user", "who", "--epsilon", 2, "--seed", 4, "--json")
+COST = ("--value", "cost", "--range", 0, 9)
+STATISTICS = {
+    "mean": ("mean", *COST),
+    "mean by ward": ("mean", *COST, "--by", "ward", "--keys", "from-data"),
+    "quantile": ("quantile", *COST),
+    "sum": ("sum", *COST),
+    "count by ward": ("count", "--by", "ward", "--keys", "from-data"),
+    "keys": ("keys", "--by", "ward"),
+    "logistic": ("logistic", "--label", "back", "--features", "cost", "--feature-norm", 9, "--delta", "1e-6"),
+}
+VISITS = [(k % 60, k % 9, "east" if k % 2 else "west", k % 2) for k in range(300)]
+GAPS = {
+    "mean": [("", 3, "east", 1), (3, "", "east", 0), (4, " NA ", "east", 1)],
+    "mean by ward": [("", 3, "east", 1), (3, "n/a", "east", 0), (4, 5, "", 1)],
+    "quantile": [("", 3, "east", 1), (3, "null", "east", 0)],
+    "sum": [("", 3, "east", 1), (3, "-", "east", 0)],
+    "count by ward": [("", 3, "east", 1), (4, 5, "", 1)],
+    "keys": [("", 3, "east", 1), (4, 5, "", 1)],
+    "logistic": [("", 3, "east", 1), (3, "?", "east", 0), (4, 5, "", "NaN")],
+}
+
+
+@pytest.fixture
+def visits(write):
+    """Write rows of visits under a name."""
+    return lambda name, rows: write(name, "who,cost,ward,back", rows)
+
+
+@pytest.mark.parametrize("asked", STATISTICS)
+def test_a_statistic_leaves_rows_with_empty_cells_out_and_says_so(run, visits, asked):
+    command, *options = STATISTICS[asked]
+    clean = run(command, visits("visits.csv", VISITS), *options, *MADE)
+    gaps = run(command, visits("gaps.csv", [*GAPS[asked], *VISITS]), *options, *MADE)
+    assert gaps.stdout == clean.stdout
+    assert gaps.json["statement"]["rules"] == ["that rows with an empty cell were left out"]
+    said = f"gaps.csv: {len(GAPS[asked])} rows had an empty cell in a column that is used"
+    assert said in gaps.stderr
+    assert "had an empty cell" not in clean.stderr
+    refused = run(command, "gaps.csv", *options, *MADE, "--missing", "refuse", code=2)
+    assert "is empty in row" in refused.stderr or "expected" in refused.stderr
+
+
+@pytest.mark.parametrize("asked", STATISTICS)
+def test_a_statistic_keeps_the_rows_that_an_expression_chooses(run, visits, asked):
+    command, *options = STATISTICS[asked]
+    kept = run(command, visits("kept.csv", [row for row in VISITS if row[1] > 2 and row[2] != "o"]), *options, *MADE)
+    rule = "cost > 2 and ward <> 'o'"
+    chosen = run(command, visits("all.csv", VISITS), *options, *MADE, "--where", rule)
+    names = [name for name in kept.json if name != "statement"]
+    assert [chosen.json[name] for name in names] == [kept.json[name] for name in names]
+    assert f"that only rows with {rule} were kept" in chosen.json["statement"]["rules"]
+    left_out = sum(row[1] <= 2 for row in VISITS)
+    assert f"all.csv: {left_out} rows did not fulfil --where" in chosen.stderr
+    assert str(left_out) not in json.dumps(chosen.json["statement"]["rules"])
+
+
+def test_an_expression_that_cannot_be_read_is_refused_before_the_data(run, folder):
+    (folder / "visits.csv").write_text("not a table at all")
+    answer = run("mean", "visits.csv", *COST, *MADE, "--where", "sum(cost) > 3", code=2)
+    assert "one of the functions" in answer.stderr
+    assert "left by the rules" not in answer.stderr
+
+
+def test_a_query_takes_its_condition_from_where(run, visits):
+    visits("visits.csv", VISITS)
+    sql = "SELECT ward, avg(cost) FROM 'visits.csv' {} GROUP BY ward"
+    options = ("--range", 0, 9, "--keys", "from-data", *MADE)
+    assert "--where" in run("query", sql.format("WHERE cost > 2"), *options, code=2).stderr
+    answer = run("query", sql.format(""), *options, "--where", "cost > 2").json
+    assert "that only rows with cost > 2 were kept" in answer["statement"]["rules"]
+
+
+def test_where_numbers_of_rows_are_public_empty_cells_are_refused_or_declared(run, visits):
+    visits("gaps.csv", [(3, "", "east", 1), *VISITS])
+    regress = ("regress", "gaps.csv", "--label", "cost", "--features", "back", "--label-range", 0, 9, *MADE)
+    sizes = ("mean", "gaps.csv", *COST, *MADE, "--weights", "paper", "--sizes", "public")
+    for asked in (regress, sizes):
+        assert "'cost' is empty in row 1" in run(*asked, code=2).stderr
+        rules = run(*asked, "--missing", "drop").json["statement"]["rules"]
+        assert rules == ["that rows with an empty cell were left out", "which rows were kept, which is not protected"]
+
+
+def test_rows_of_a_cluster_and_of_a_folder_cannot_be_chosen(run, visits):
+    visits("visits.csv", VISITS)
+    spark = ("mean", "visits.csv", *COST, *MADE, "--engine", "spark", "--master", "local[1]")
+    run("shard", "visits.csv", "--user", "who", "--keep", "cost", "--out", "visits")
+    folder = ("mean", "visits", *COST, *MADE)
+    for asked, rule in itertools.product((spark, folder), (("--where", "cost > 2"), ("--missing", "drop"))):
+        assert "rows cannot be chosen here" in run(*asked, *rule, code=2).stderr
+
+
+def test_a_column_of_numbers_that_begins_with_na_is_a_column_of_numbers(run, visits):
+    name = visits("gaps.csv", [(3, "NA", "east", 1), *VISITS])
+    answer = run("logistic", name, *STATISTICS["logistic"][1:], *MADE)
+    assert [row["name"] for row in answer.json["estimates"]] == ["cost", "(intercept)"]

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from apportion.cli.item_files import read_item_list
-from apportion.cli.loading import kind_of, refuse_rules, remarks_on, rules_of, value_choice
+from apportion.cli.loading import kind_of, remarks_on, rules_of, value_choice
 from apportion.cli.options import DataOptions, Kind
+from apportion.cli.row_options import refuse_rules
 from apportion.data.item_lists import on_list
 from apportion.data.on_disk import UserFolder
 from apportion.data.users import Users
@@ -31,7 +32,7 @@ class LoadedFolder:
 def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
     """Open a folder of users without loading it. Its values are looked at once, shard by shard."""
     has_value, kind = kind_of(path, options)
-    refuse_rules(options, path.name, "choose rows before `apportion shard`")
+    refuse_rules(options, path.name, "choose rows before `apportion shard`", unless="drop")
     data = UserFolder.open(path, value=value_choice(kind, options))
     _refuse_other_columns(data, options, path)
     dropped: tuple[str, ...] = ()

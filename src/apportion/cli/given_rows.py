@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.cli.cautions import weak_epsilon
 from apportion.cli.progress import Reporter
+from apportion.cli.row_options import refuse_rules
 from apportion.cli.statistics_options import StatisticsOptions, read_columns, split_names
 from apportion.errors import InputError
 
@@ -86,6 +87,7 @@ def opened_folder(
     from apportion.data.on_disk import FolderNumbers
     from apportion.engines import DiskEngine
 
+    refuse_rules(options, file.name, "choose rows before `apportion shard`", unless=None)
     held = FolderNumbers.open(file, columns)
     if options.user != held.manifest.user:
         made = held.manifest.user
@@ -104,6 +106,7 @@ def frame_on_cluster(
     from apportion.cli.spark_data import frame_of, spark_session
     from apportion.engines import SparkEngine
 
+    refuse_rules(options, table, "choose rows in the table", unless=None)
     for remark in weak_epsilon(options.epsilon):
         reporter.say(remark)
     assert options.master is not None

@@ -13,11 +13,11 @@ from apportion.cli.cautions import said_of_folder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.option_types import ITEMS_FROM_DATA
 from apportion.cli.options import DataOptions, Kind
+from apportion.cli.row_options import said_of_rows
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list
 from apportion.data.query_tables import is_query
-from apportion.data.repeats import Repeats
 from apportion.data.row_rules import RowRules
 from apportion.data.sources import OpenTable, Place, name_of, naming, open_table
 from apportion.data.user_data import UserData
@@ -109,7 +109,9 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
         **settings,
     )
     chosen = _columns_chosen(source, options, value, time)
-    return ReadRows(data, rules, (*chosen, *_rows_left_out(path, left_out, repeats)))
+    joined = f"repeated a user and an item; rule: {repeats} (--repeats changes it)."
+    said = said_of_rows(name_of(path), left_out, "user, item, value or time", repeats=joined)
+    return ReadRows(data, rules, (*chosen, *said))
 
 
 def _columns_chosen(source: OpenTable, options: DataOptions, value: ColumnChoice, time: ColumnChoice) -> list[str]:
@@ -146,25 +148,6 @@ def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> Co
     if options.repeats not in (None, "last", "first") or not has_value or len(usual) != 1:
         return IGNORE
     return usual[0] if source.held_kinds(usual)[usual[0]] in ("number", "time") else IGNORE
-
-
-def _rows_left_out(path: Place, left_out: dict[str, int], repeats: Repeats) -> Iterator[str]:
-    """Say how many rows each rule left out; this is private, for the terminal alone."""
-    reasons = {
-        "where": "did not fulfil --where; they were left out.",
-        "missing": "had an empty user, item, value or time; they were left out (--missing refuse refuses them).",
-        "repeats": f"repeated a user and an item; rule: {repeats} (--repeats changes it).",
-    }
-    for rule, reason in reasons.items():
-        if n_rows := left_out.get(rule, 0):
-            yield f"{name_of(path)}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
-
-
-def refuse_rules(options: DataOptions, name: str, instead: str) -> None:
-    """Refuse rules for rows where none can be applied; empty cells and repeated rows are refused there."""
-    for argument, default in (("where", None), ("missing", "drop"), ("repeats", None)):
-        if getattr(options, argument) not in (None, "refuse", default):
-            raise InputError(f"{name}: rows cannot be chosen here; {instead}.", argument=argument)
 
 
 def rules_of(options: DataOptions) -> Iterator[str]:

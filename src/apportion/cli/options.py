@@ -12,6 +12,7 @@ import click
 
 from apportion.cli.ledger_options import charged_session
 from apportion.cli.option_types import PRIVATE_ITEMS, Command, Delta, ItemList, PositiveNumber
+from apportion.cli.row_options import Missing, missing_option, where_option
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["ratings", "clicks"]
 Unlisted = Literal["drop", "refuse"]
-Missing = Literal["drop", "refuse"]
 Repeats = Literal["last", "first", "mean", "sum", "count", "refuse"]
 
 
@@ -243,18 +243,8 @@ _DATA: Final = (
         show_default=True,
         help="With --items FILE: what to do about rows of items that are not listed.",
     ),
-    click.option(
-        "--where",
-        metavar="EXPRESSION",
-        help="Keep rows where this is true of their own columns, such as \"rating > 0 and country = 'DE'\".",
-    ),
-    click.option(
-        "--missing",
-        type=click.Choice(get_args(Missing)),
-        default="drop",
-        show_default=True,
-        help="What to do about rows with an empty user, item, value or time.",
-    ),
+    where_option,
+    missing_option("drop", "What to do about rows with an empty user, item, value or time."),
     click.option(
         "--repeats",
         type=click.Choice(get_args(Repeats)),

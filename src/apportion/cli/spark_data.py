@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from apportion.cli.item_files import read_item_list
-from apportion.cli.loading import names_given, refuse_rules, rules_of
+from apportion.cli.loading import names_given, rules_of
 from apportion.cli.options import DataOptions, Kind
+from apportion.cli.row_options import refuse_rules
 from apportion.data import IGNORE
 from apportion.data.columns import Columns, choose_columns
 from apportion.data.vocabulary import Vocabulary
@@ -55,7 +56,7 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         master: `local[2]`, `spark://host:port`, or `sc://host:port` for Spark Connect.
         partitions: number of tasks in a pass.
     """
-    refuse_rules(options, table, "choose rows in the table")
+    refuse_rules(options, table, "choose rows in the table", unless="drop")
     with spark_session(master) as spark:
         frame, untyped = frame_of(spark, table, names_given(options))
         columns = _columns(frame, table, options)

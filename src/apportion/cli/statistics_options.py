@@ -17,9 +17,11 @@ from apportion.cli.option_types import PAGE, Command, Delta, PositiveNumber
 from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
+from apportion.cli.row_options import Missing, missing_option, said_of_rows, where_option
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.data.row_rules import RowRules
     from apportion.data.tables import ColumnKind, Table
     from apportion.privacy import Budget, Session
 
@@ -34,6 +36,8 @@ class StatisticsOptions:
     epsilon: float
     delta: float = 0.0
     columns: str | None = None
+    where: str | None = None
+    missing: Missing | None = None
     sizes: Literal["public", "private"] = "public"
     of: Literal["rows", "users"] = "rows"
     weights: Literal["target", "paper"] = "target"
@@ -65,8 +69,22 @@ class StatisticsOptions:
 
         return Budget(self.epsilon, self.delta)
 
+    @property
+    def rules(self) -> RowRules:
+        """Which rows are kept. Where numbers of rows are public, empty cells are not left out unless that is asked."""
+        from apportion.data.row_rules import RowRules
+
+        return RowRules(self.where, self.missing or ("drop" if self.sizes == "private" else "refuse"))
+
+    @property
+    def rules_in_words(self) -> tuple[str, ...]:
+        """The same for the statement. Public numbers of rows are those of the rows kept, so these are public, too."""
+        words = self.rules.in_words()
+        return (*words, "which rows were kept, which is not protected") if words and self.sizes == "public" else words
+
     def check(self) -> None:
-        """Refuse, before the data is read, an invalid or exhausted budget, or a page that cannot be written."""
+        """Refuse, before the data is read, bad rules, a bad or exhausted budget, or a page that cannot be written."""
+        self.rules  # noqa: B018 - an expression that cannot be read is refused
         refuse_to_open_nothing(self.page)
         self.session()
         if self.page is not None:
@@ -80,7 +98,7 @@ class StatisticsOptions:
     def settings(self) -> dict[str, Any]:
         """Return the settings that every estimator takes."""
         given = {name: getattr(self, name) for name in ("epsilon", "level", "window", "tuning")}
-        return given | {"noise": noise_of(self.seed, self.exact)}
+        return given | {"noise": noise_of(self.seed, self.exact), "rules": self.rules_in_words}
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""
@@ -107,17 +125,20 @@ def read_columns(
     from apportion.data.tables import read_table
 
     names = None if options.columns is None else split_names(options.columns)
-    progress = reporter.of(f"reading {file.name}")
+    progress, left_out = reporter.of(f"reading {file.name}"), dict[str, int]()
     table = read_table(
         file,
         user=options.user,
         columns=columns,
         names=names,
         single_user=options.sizes == "private",
+        rules=options.rules,
+        left_out=left_out,
         progress=progress,
     )
     counted = weak_delta(options.delta, len(table.users.vocabulary)) if options.sizes == "public" else []
-    for remark in (*said_of_folder(file), *weak_epsilon(options.epsilon), *counted):
+    said = said_of_rows(file.name, left_out, "cell in a column that is used")
+    for remark in (*said_of_folder(file), *weak_epsilon(options.epsilon), *counted, *said):
         reporter.say(remark)
     return table
 
@@ -220,6 +241,12 @@ _PROMISE: Final = (
     ),
     EXACT,
     click.option("--columns", metavar="A,B,...", help="Names of all columns, for a text file without a header."),
+    where_option,
+    missing_option(
+        None,
+        "What to do about rows with an empty cell in a column that is used. Default: drop; refuse, where everybody may "
+        "know how many rows each user has.",
+    ),
 )
 sample_limit_option = click.option(
     "--sample-limit",

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
 _TRUTHS = ("true", "false")
 
+EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none", "-", "?")
+"""Cells of a column of numbers that say that there is none, in lower case."""
+
 
 class IdColumn:
     """Gathers one column of ids.

@@ -7,9 +7,9 @@ begin with its name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,18 +131,7 @@ class _Reading:
         return self._joined(user.finish(), task.finish(), *rows, counted, left_out)
 
     def _stream(self, batches: Iterable[pa.RecordBatch], gatherers: Gatherers, counted: dict[str, int]) -> None:
-        n_rows = n_kept = 0
-        roles = _kinds(self.columns)
-        for batch in batches:
-            kept = self.rules.kept(batch, roles, n_rows + 1, counted)
-            n_rows += batch.num_rows
-            with _among_kept(n_rows > n_kept + kept.num_rows):
-                _append(gatherers, kept, n_kept + 1)
-            n_kept += kept.num_rows
-        if not n_kept:
-            none = "No row is left by the rules for rows" if n_rows else "There are no rows"
-            problem = f"{none}; expected at least two in columns {', '.join(self.columns.names)}."
-            raise InputError(problem, argument=None)
+        self.rules.pass_on(batches, _kinds(self.columns), counted, partial(_append, gatherers))
 
     def _joined(
         self,
@@ -177,15 +166,6 @@ def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None
     threads = None if batch.num_rows >= _ROWS_FOR_THREADS else 1
     for _ in side_by_side(lambda each: each.append(batch.column(each.column), first_row), gatherers, threads):
         pass
-
-
-@contextmanager
-def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
-    """Add to an error that its row is counted among the kept rows, if other rows are left out."""
-    try:
-        yield
-    except InputError as error:
-        raise (error.inside("among the rows kept") if rows_are_left_out else error) from None
 
 
 def _mixed_column(frame: Any, error: Exception) -> InputError:

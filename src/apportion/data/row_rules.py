@@ -6,11 +6,13 @@ terminal of the person who holds the data, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from apportion.data.arrow_columns import EMPTY_WORDS
 from apportion.data.arrow_texts import is_text
 from apportion.data.repeats import REPEATS, Repeats
 from apportion.data.row_expressions import Expression, parse_expression
@@ -28,8 +30,6 @@ Missing = Literal["drop", "refuse"]
 
 MISSING: Final[tuple[Missing, ...]] = ("drop", "refuse")
 
-_EMPTY_WORDS: Final = ("", "na", "n/a", "nan", "null", "none", "-", "?")
-"""Cells of a column of numbers that say that there is none, in lower case."""
 _IN_WORDS: Final[Mapping[Repeats, str]] = {
     "last": "that of several rows of one user for one item only the last was kept",
     "first": "that of several rows of one user for one item only the first was kept",
@@ -89,6 +89,32 @@ class RowRules:
             name: "text" if kind in ("number", "time") and as_text else kind for name, kind in roles.items()
         }
 
+    def pass_on(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        roles: Mapping[str, CellKind],
+        left_out: dict[str, int],
+        append: Callable[[pa.RecordBatch, int], None],
+    ) -> None:
+        """Pass the rows that are kept on, batch by batch. Refuse data of which no row is left.
+
+        Args:
+            batches: rows.
+            roles: see `kept`, and so is `left_out`.
+            left_out: see `roles`.
+            append: receives the kept rows of each batch, and the number of the first of them among all kept rows.
+        """
+        n_rows = n_kept = 0
+        for batch in batches:
+            kept = self.kept(batch, roles, n_rows + 1, left_out)
+            n_rows += batch.num_rows
+            with _among_kept(n_rows > n_kept + kept.num_rows):
+                append(kept, n_kept + 1)
+            n_kept += kept.num_rows
+        if not n_kept:
+            none = "No row is left by the rules for rows" if n_rows else "There are no rows"
+            raise InputError(f"{none}; expected at least two in columns {', '.join(roles)}.", argument=None)
+
     def kept(
         self, batch: pa.RecordBatch, roles: Mapping[str, CellKind], first_row: int, left_out: dict[str, int]
     ) -> pa.RecordBatch:
@@ -108,6 +134,15 @@ class RowRules:
             batch = _with_empty_words(batch, roles)
             batch = _filtered(batch, _filled(batch, list(roles)), "missing", left_out)
         return batch
+
+
+@contextmanager
+def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
+    """Add to an error that its row is counted among the kept rows, if other rows are left out."""
+    try:
+        yield
+    except InputError as error:
+        raise (error.inside("among the rows kept") if rows_are_left_out else error) from None
 
 
 def _with_plain_text(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -151,6 +186,6 @@ def _with_empty_words(batch: pa.RecordBatch, roles: Mapping[str, CellKind]) -> p
             continue
         cells = batch.column(place).cast(pa.large_string())
         words = pc.utf8_lower(pc.utf8_trim_whitespace(cells))
-        empty = pc.fill_null(pc.is_in(words, pa.array(_EMPTY_WORDS, words.type)), True)
+        empty = pc.fill_null(pc.is_in(words, pa.array(EMPTY_WORDS, words.type)), True)
         batch = batch.set_column(place, name, pc.if_else(empty, pa.scalar(None, cells.type), cells))
     return batch

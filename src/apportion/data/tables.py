@@ -20,6 +20,7 @@ from apportion.data.arrow_columns import IdColumn, ValueColumn, refuse_nulls
 from apportion.data.arrow_texts import is_text
 from apportion.data.columns import _listed
 from apportion.data.encoding import EncodedIds, refuse_single_user
+from apportion.data.row_rules import RowRules
 from apportion.data.sources import CellKind, OpenTable, naming, open_table
 from apportion.errors import InputError
 
@@ -69,6 +70,8 @@ def read_table(
     names: Sequence[str] | None = None,
     separator: str | None = None,
     single_user: bool = False,
+    rules: RowRules | None = None,
+    left_out: dict[str, int] | None = None,
     progress: Progress | None = None,
 ) -> Table:
     """Read named columns of a file.
@@ -80,12 +83,14 @@ def read_table(
         names: names of all columns, for a text file without a header line.
         separator: the separator of columns; by default guessed from the first line.
         single_user: whether one user may have all rows; if participation is private, a refusal would reveal it.
+        rules: which rows are kept, and what becomes of empty cells; by default they are refused.
+        left_out: receives how many rows each rule left out.
         progress: called while a long file is read.
     """
     file = Path(path)
     with naming(file):
         source = open_table(file, columns=names, separator=separator)
-        table = _read(source, _Request(user, columns), progress)
+        table = _read(source, _Request(user, columns, rules or RowRules()), left_out, progress)
         if not single_user:
             refuse_single_user(table.users)
         return table
@@ -97,6 +102,7 @@ class _Request:
 
     user: str
     columns: Mapping[str, ColumnKind]
+    rules: RowRules
 
     @property
     def wanted(self) -> list[str]:
@@ -116,7 +122,7 @@ class _Request:
             raise InputError(f"Column {self.user!r} cannot be both user and something else.", argument="user")
 
 
-def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Table:
+def _read(source: OpenTable, request: _Request, left_out: dict[str, int] | None, progress: Progress | None) -> Table:
     request.check(source.names)
     held = source.held_kinds([name for name, kind in request.columns.items() if kind == "number or text"])
     seen: dict[str, Literal["number", "text"]] = {
@@ -124,34 +130,38 @@ def _read(source: OpenTable, request: _Request, progress: Progress | None) -> Ta
         for name, kind in held.items()
     }
     kinds = {name: seen[name] if kind == "number or text" else kind for name, kind in request.columns.items()}
-    cells: dict[str, CellKind] = {request.user: "id", **kinds}
-    return source.scan(
-        cells,
-        lambda batches, total: _gather(_counted(batches, total, progress), request.user, kinds, untyped=source.untyped),
-    )
+    roles: dict[str, CellKind] = {request.user: "id", **kinds}
+
+    def gather(batches: Iterable[pa.RecordBatch], total: int) -> Table:
+        counted: dict[str, int] = {}  # a scan may begin again
+        table = _gather(_counted(batches, total, progress), request, roles, counted, untyped=source.untyped)
+        if left_out is not None:
+            left_out.update(counted)
+        return table
+
+    return source.scan(request.rules.kinds(roles, source.names, untyped=source.untyped), gather)
 
 
 def _gather(
     batches: Iterable[pa.RecordBatch],
-    user: str,
-    kinds: Mapping[str, Literal["number", "text"]],
+    request: _Request,
+    roles: Mapping[str, CellKind],
+    left_out: dict[str, int],
     *,
-    untyped: bool = False,
+    untyped: bool,
 ) -> Table:
     """Stream batches into one gatherer per column."""
-    users = IdColumn(user, name="user", untyped=untyped)
+    users = IdColumn(request.user, name="user", untyped=untyped)
+    kinds = {name: roles[name] for name in request.columns}
     numbers = {name: ValueColumn(name, np.float64) for name, kind in kinds.items() if kind == "number"}
     texts = {name: _TextColumn(name) for name, kind in kinds.items() if kind == "text"}
     gatherers: list[IdColumn | ValueColumn | _TextColumn] = [users, *numbers.values(), *texts.values()]
-    n_rows = 0
-    for batch in batches:
+
+    def append(batch: pa.RecordBatch, first_row: int) -> None:
         for gatherer in gatherers if batch.num_rows else ():
-            gatherer.append(batch.column(gatherer.column), n_rows + 1)
-        n_rows += batch.num_rows
-    if not n_rows:
-        raise InputError(
-            f"There are no rows; expected at least two in columns {', '.join([user, *kinds])}.", argument=None
-        )
+            gatherer.append(batch.column(gatherer.column), first_row)
+
+    request.rules.pass_on(batches, roles, left_out, append)
     return Table(
         users.finish(),
         {name: column.finish() for name, column in numbers.items()},

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from apportion.data.arrow_columns import casts_to, first_failing, has_decimal_comma, is_truth
+from apportion.data.arrow_columns import EMPTY_WORDS, casts_to, first_failing, has_decimal_comma, is_truth
 from apportion.data.sources import CellKind, HeldKind
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -127,14 +127,17 @@ class TextColumns:
         return {name: _arrow_type(kind, seen.field(name).type) for name, kind in self.kinds.items()}
 
     def first_cells(self) -> dict[str, str | None]:
-        """Return the first row as text; nothing if there is no row or the first block cannot be read."""
+        """Return the first cell of each column that says something, within the first block, as text.
+
+        Nothing if there is no row or the first block cannot be read.
+        """
         import pyarrow as pa
 
         try:
             batch = next((batch for batch in self.open(dict.fromkeys(self.kinds, pa.string())) if batch.num_rows), None)
         except pa.ArrowInvalid:
             return {}
-        return {} if batch is None else {name: batch.column(name)[0].as_py() for name in self.kinds}
+        return {} if batch is None else {name: _first_filled(batch.column(name)) for name in self.kinds}
 
     def corrected_types(self, types: dict[str, Any], error: Exception) -> dict[str, Any]:
         """Return other types after Arrow failed, or raise an error that names a bad number or a malformed row.
@@ -187,6 +190,18 @@ class TextColumns:
                 f"{row.expected_columns} were expected: {row.text!r}.",
                 argument=None,
             )
+
+
+def _first_filled(cells: Any) -> str | None:
+    """Return the first cell that is not empty and no word for that; the first of all if there is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(cells))
+    empty = pc.fill_null(pc.is_in(words, pa.array(EMPTY_WORDS, words.type)), True)
+    place = pc.index(empty, False).as_py()
+    cell: str | None = cells[max(place, 0)].as_py()
+    return cell
 
 
 def _arrow_type(kind: CellKind, suggested: Any) -> Any:

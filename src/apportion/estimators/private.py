@@ -23,8 +23,8 @@ BY_HAND = "declared: some settings were given by hand; the data they were chosen
 _LARGEST_VALUE = 1e12
 _MOST = {"dimension": 10_000, "rounds": 200}  # with larger values, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
-    "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "window", "tuning", "noise",
-    "engine", "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
+    "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "rules", "window", "tuning",
+    "noise", "engine", "random_state", "variance", "correlation", "sizes", "level", "quantiles", "base", "base_mass",
     "label_range", "noise_variance", "target", "fit_intercept", "loss", "interval_for", "of", "weights", "items",
     "simultaneous", "max_size", "step", "candidates", "floor", "statistics", "keys", "bins", "shrink",
     "law", "n_components",
@@ -45,6 +45,7 @@ class PrivateEstimator(BudgetedEstimator):
         epsilon: ε of the whole fit.
         delta: δ of the whole fit.
         public: further sentences for the statement about what is assumed public.
+        rules: public rules by which rows were kept or joined, each within one user's rows, for the statement.
         window: the time span of the data, for the statement.
         tuning: how settings were chosen, for the statement, if any were given.
         noise: `"secure"` (default, from the operating system), `"exact"` (exact arithmetic as well), or a source.
@@ -52,6 +53,7 @@ class PrivateEstimator(BudgetedEstimator):
 
     _: KW_ONLY
     public: Sequence[str] = ()
+    rules: Sequence[str] = ()
     window: str = "not declared"
     tuning: str | None = None
     noise: NoiseSource | str | None = None
@@ -69,6 +71,8 @@ class PrivateEstimator(BudgetedEstimator):
             )
         for sentence in (*public, *self.public):
             session.assume_public(sentence)
+        for rule in self.rules:
+            session.assume_public(rule, of_rows=True)
         if self.tuning or self._given_by_hand():
             session.declare_tuning(self.tuning or BY_HAND)
         else:

@@ -22,7 +22,7 @@ _OF_VALUES: Final = {
     "quantile_cont": "quantile",
 }
 _UNKNOWN_PARTS: Final = {
-    "where_clause": "WHERE: leave rows out beforehand",
+    "where_clause": "WHERE: give the condition with --where",
     "having": "HAVING: which groups pass would be a release of its own",
     "qualify": "QUALIFY",
     "sample": "a sample",
@@ -127,7 +127,7 @@ def _aggregate(held: Mapping[str, Any], user: str) -> tuple[str, str | None, flo
         raise _refusal("an expression that is no aggregate")
     name, arguments = str(held["function_name"]).lower(), _arguments(held)
     if held.get("filter") is not None:
-        raise _refusal("FILTER: leave rows out beforehand")
+        raise _refusal("FILTER: give the condition with --where")
     if held["distinct"]:
         if name != "count" or len(arguments) != 1 or _column(arguments[0]) != user:
             raise _refusal(f"DISTINCT but for count(DISTINCT {user}), the number of users")
