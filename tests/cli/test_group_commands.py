@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import numpy as np
@@ -223,3 +224,38 @@ def test_dates_are_divided_into_weeks_under_one_budget_of_a_user(run, folder):
     assert found["estimates"][1]["estimate"] == pytest.approx(600, abs=120)
     (release,) = [each for each in found["statement"]["releases"] if each["purpose"] == "group-sums"]
     assert release["shape"] == [3, 1], "one release for all weeks"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("count",), "Totals may be too low: noise would hide up to about {} users with far more rows than the others"),
+        (("sum", *VALUES), "Totals may be too low: noise would hide up to about {} users with far more rows than"),
+        (
+            ("count", "--users"),
+            "Totals may be too low: noise would hide up to about {} users who are in far more groups",
+        ),
+        (("mean", *VALUES), "Noise would hide up to about {} users with far more rows than the others; if their"),
+    ],
+)
+@pytest.mark.parametrize("keys", ["wards.csv", "private"])
+def test_terminal_page_and_json_say_how_many_heavy_users_noise_may_hide(run, folder, asked, said, keys):
+    command, *options = asked
+    named = (command, "visits.csv", *options, "--by", "ward", "--keys", keys, *COMMON)
+    notes = run(*named, "--json").json["notes"]
+    releases = run(*named, "--json").json["statement"]["releases"]
+    noise = [each["stddev"] for each in releases if each["name"] in ("norms", "groups of users")][-1]
+    words = said.format(math.ceil(2 * noise))
+    assert notes[0].startswith(words)
+    shown = run(*named, "--page", "page.html").stdout
+    assert words in shown.partition("Guarantee:")[0]
+    assert words in (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_user_with_half_of_the_rows_makes_totals_too_low_and_the_terminal_says_that_it_may_be_so(run, write, columns):
+    rows = [(f"person-{k}", "east", 1) for k in range(2000)] + [("heavy", "east", 1)] * 2000
+    write("heavy.csv", "who,ward,cost", rows)
+    answer = run("count", "heavy.csv", "--by", "ward", "--keys", "wards.csv", *COMMON, "--json").json
+    east = next(row for row in answer["estimates"] if row["group"] == ["east"])
+    assert east["interval"][1] < 2500
+    assert answer["notes"][0].startswith("Totals may be too low")

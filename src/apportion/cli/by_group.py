@@ -123,11 +123,19 @@ def _estimator(statistics: Sequence[str], options: GroupOptions, keys: Any, sett
 def group_estimates(fitted: UserGroupBy, statistics: Sequence[str], value: str | None, by: list[str]) -> Estimates:
     """Released numbers of all groups, as pages and tables show them."""
     from apportion.report.estimates import Estimates
-    from apportion.report.group_rows import group_rows, title_of, words_on_groups
+    from apportion.report.group_rows import group_rows, title_of, words_on_groups, words_on_hidden
 
     title = title_of(statistics, value, by, fitted.of)
-    rows, words = group_rows(fitted, statistics, value), words_on_groups(fitted)
-    return Estimates("group", rows, fitted.level, fitted.statement_, words, {"What is estimated": title}, label=title)
+    return Estimates(
+        "group",
+        group_rows(fitted, statistics, value),
+        fitted.level,
+        fitted.statement_,
+        words_on_groups(fitted),
+        {"What is estimated": title},
+        label=title,
+        warnings=words_on_hidden(fitted),
+    )
 
 
 def _print_plan(statistics: Sequence[str], options: GroupOptions, settings: dict[str, Any], *, as_json: bool) -> None:

@@ -164,7 +164,7 @@ def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Est
         "What is estimated": _target(fitted),
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
     }
-    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts)
+    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, warnings=_hidden(fitted))
 
 
 def _target(fitted: UserMean) -> str:
@@ -195,22 +195,22 @@ def _caveats(fitted: UserMean) -> tuple[str, ...]:
     return (
         f"The estimate is {_target(fitted)}, clipped to the public range. Intervals are for the mean {whose}. They "
         "account for the noise that privacy added, and for what weights do where values go with the number of rows"
-        f"{'; those of several columns hold all together' if np.size(fitted.mean_) > 1 else ''}.{_hidden(fitted)}",
+        f"{'; those of several columns hold all together' if np.size(fitted.mean_) > 1 else ''}.",
     )
 
 
-def _hidden(fitted: UserMean) -> str:
+def _hidden(fitted: UserMean) -> tuple[str, ...]:
     """How many users with many rows noise may hide, at two standard deviations; nothing for a mean over users."""
     import numpy as np
 
     from apportion.privacy.purposes import Purpose
 
-    if fitted.of == "users":
-        return ""
+    if fitted.of == "users" or fitted.weights == "paper":
+        return ()
     released = [each for each in fitted.statement_.releases if each.purpose is Purpose.CLASS_SUMS]
     users = math.ceil(2 * math.sqrt(2 / np.size(fitted.mean_)) * released[-1].stddev)
     return (
-        " They do not account for a few users who own most rows and differ from all others: up to about "
+        "The interval does not account for a few users who own most rows and differ from all others: up to about "
         f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
-        "are not to count with all of their rows."
+        "are not to count with all of their rows.",
     )

@@ -30,7 +30,8 @@ def publish(result: Estimates, page: Path | None, as_json: bool, **further: Any)
     else:
         warning = result.statement.neighbours.warning
         first = f"{warning}\n\n" if warning else ""
-        click.echo(f"{first}{_as_table(result)}\n\n{result.statement.to_text(fold=True)}")
+        parts = (f"{first}{_as_table(result)}", *result.warnings, result.statement.to_text(fold=True))
+        click.echo("\n\n".join(parts))
     if page is not None:
         write_text(page, estimates_page(result))
         say_page(page, what="\nPage", quiet=as_json)
@@ -62,6 +63,7 @@ def _as_document(result: Estimates, page: Path | None, further: dict[str, Any]) 
         "estimates": [_as_fields(row, result.kind) for row in result.rows],
         "level": result.level,
         **further,
+        "notes": list(result.notes),
         "page": page,
         "releasable": result.statement.releasable,
         "statement": json.loads(result.statement.to_json()),

@@ -83,6 +83,7 @@ class Estimates:
         caveats: what the intervals assume, in full sentences.
         facts: settings by name, for the page.
         label: what the coefficients predict.
+        warnings: what the numbers may miss, in full sentences, which the terminal shows, too.
     """
 
     kind: Kind
@@ -92,6 +93,12 @@ class Estimates:
     caveats: tuple[str, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Everything that the numbers assume or may miss."""
+        return (*self.warnings, *self.caveats)
 
     @property
     def has_intervals(self) -> bool:

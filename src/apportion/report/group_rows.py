@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from apportion.privacy.purposes import Purpose
 from apportion.report.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 WHOLE: Final = "all rows"
 _COUNTS: Final = {"count", "users", "sum"}
+_TOTALS: Final = {*_COUNTS, "histogram"}
 _TITLES: Final = {
     "count": "number of rows",
     "users": "number of users",
@@ -77,6 +80,27 @@ def _told(statistic: str, value: str | None, of: str) -> str:
     return _TITLES[statistic].format(value=value, of=of)
 
 
+def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
+    """Return how many users with many rows noise may hide, at two standard deviations, and what that does.
+
+    The noise is that of the release of norms, which says where users are bounded.
+    """
+    released = [each for each in fitted.statement_.releases if each.purpose in (Purpose.NORMS, Purpose.GROUPS_OF_USERS)]
+    if not released or not fitted.groups_:
+        return ()
+    most, found = math.ceil(2 * released[-1].stddev), set(fitted.estimates_)
+    who = "who are in far more groups than" if found == {"users"} else "with far more rows than"
+    if found & _TOTALS:
+        return (
+            f"Totals may be too low: noise would hide up to about {most:,} users {who} the others, and what each of "
+            "them has beyond the bound on all users is in no total and in no interval.",
+        )
+    return (
+        f"Noise would hide up to about {most:,} users {who} the others; if their values differ, too, the numbers are "
+        "off by more than the intervals say.",
+    )
+
+
 def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
     """Return what the intervals assume, and which groups the threshold of a private list is expected to leave out."""
     whose = (
@@ -86,8 +110,7 @@ def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
     )
     told = [
         f"{whose}; the wider ones hold for all groups together. They account for the noise that privacy added, and "
-        "for the bound on each user over all of its groups, as far as released numbers show whom it cuts: noise hides "
-        "a few users with many more rows than the others, and what they have beyond the bound is in no number."
+        "for the bound on each user over all of its groups, as far as released numbers show whom it cuts."
     ]
     if fitted.threshold_ is not None:
         told.append(_words_on_threshold(fitted))
