@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from apportion.statistics import UserKeys
+
 QUICK = ("--users", "1", "--canaries", "200")
 
 STUDY = """
@@ -77,3 +79,59 @@ def test_a_file_that_is_neither_is_one_sentence(run, ratings):
     said = run("audit", ratings, code=2).stderr
     assert "not valid TOML" in said
     assert "Traceback" not in said
+
+
+# -- what statistics printed --
+
+KEYS = ("--user", "person", "--epsilon", 2, "--delta", "1e-3", "--seed", 3, "--json")
+
+
+@pytest.fixture
+def searches(run, write, folder):
+    """Searches of 300 people, one of whom searches for things that nobody else does; and the list that was printed."""
+    rows = [(k, f"word {(k * k + j) % 40}", 1) for k in range(300) for j in range(6)]
+    rows += [(999, f"my own {j}", 1) for j in range(30)]
+    write("searches.csv", "person,query,n", rows)
+    (folder / "keys.json").write_text(run("keys", "searches.csv", *KEYS, "--by", "query").stdout)
+    return ("--data", "searches.csv", "--user", "person", "--item", "query")
+
+
+def test_a_list_of_keys_passes(run, searches, folder):
+    found = run("audit", "keys.json", *searches, "--json").json
+    assert found["violated"] is False
+    assert [audit["claimed"] for audit in found["audits"]] == [2.0, 2.0]
+    checks = {check["name"]: check["words"] for check in found["audits"][1]["checks"]}
+    assert checks["replay without a user"].startswith("no release moved by more than its sensitivity")
+    assert checks["canary keys"] == "the keys of 0 of 1000 canary users, who have one each, are in the list"
+    page = (folder / "keys-audit.html").read_text(encoding="utf-8")
+    assert "a key of their own each" in page
+    assert "my own" not in page
+
+
+def test_a_list_that_tells_of_one_users_keys_is_found(run, searches, monkeypatch):
+    fit = UserKeys.fit
+
+    def leaky(self, *args, **arguments):
+        """Every tenth key that occurs is listed, whoever holds it."""
+        found = fit(self, *args, **arguments)
+        by = arguments["by"]
+        occurring = sorted(set(map(str, by.vocabulary.ids_of(by.codes))))
+        found.keys_ = tuple(sorted({*found.keys_, *occurring[::10]}))
+        return found
+
+    monkeypatch.setattr(UserKeys, "fit", leaky)
+    found = json.loads(run("audit", "keys.json", *searches, "--json", code=1).stdout)
+    failed = [check["name"] for check in found["audits"][1]["checks"] if not check["passed"]]
+    assert failed == ["replay without a user", "canary keys"]
+
+
+def test_the_statement_of_any_statistic_is_recomputed(run, searches, folder):
+    (folder / "count.json").write_text(run("count", "searches.csv", *KEYS, "--by", "query").stdout)
+    assert "No violation was found." in run("audit", "count.json").stdout
+    document = json.loads((folder / "count.json").read_text())
+    document["statement"]["epsilon"] = 1.0
+    (folder / "count.json").write_text(json.dumps(document))
+    assert "FAILED" in run("audit", "count.json", code=1).stdout
+    assert "only what `keys` printed" in run("audit", "count.json", *searches, code=2).stderr
+    (folder / "other.json").write_text("{}")
+    assert "not what a statistic printed" in run("audit", "other.json", code=2).stderr

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apportion.auditing.boundaries import Boundary, Sizes, small_blocks
 from apportion.auditing.canaries import CanaryFinding, audit_one_run, with_canaries
 from apportion.auditing.own_items import audit_own_items
-from apportion.auditing.replay import AuditError, audit
+from apportion.auditing.replay import AuditError, Fit, audit
 from apportion.auditing.statements import Check, check_statement
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
@@ -95,12 +95,11 @@ def audit_recommender(
         seed: the seed of everything random.
     """
     rng, delta = np.random.default_rng(seed), budget.delta
-    chosen = _left_out(data, users, rng)
-    with small_blocks(Sizes.of(data)) as crossed:
-        checks = [_replayed(make, data, chosen, budget, seed)] if len(chosen) else []
-    left_out = f"{len(chosen)} users, one at a time, the one with the most rows first, were"
-    left_out = left_out if len(chosen) > 1 else "the user with the most rows was"
-    tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
+
+    def fit(some: Interactions, session: Session) -> dict[str, Any]:
+        return published(make().fit(some, session=session).model_)
+
+    checks, tried, crossed = replayed(fit, data, users, budget, rng, seed)
     own = audit_own_items(make, data, budget, users, seed)
     if own is not None:
         checks.append(own)
@@ -117,6 +116,22 @@ def audit_recommender(
         tried.append(result.tried)
     bound = None if result is None else result.lower_bound
     return AuditReport(name, budget.epsilon, delta, tuple(checks), bound, confidence, tuple(tried), tuple(crossed))
+
+
+def replayed(
+    fit: Fit, data: Interactions, users: int, budget: Budget, rng: np.random.Generator, seed: int
+) -> tuple[list[Check], list[str], list[Boundary]]:
+    """Replay a fit without each of a few users, on blocks that the data cross.
+
+    Returns the check, what was done in words, and how blocks were crossed; nothing is checked if there are no users.
+    """
+    chosen = _left_out(data, users, rng)
+    with small_blocks(Sizes.of(data)) as crossed:
+        checks = [_replayed(fit, data, chosen, budget, seed)] if len(chosen) else []
+    left_out = f"{len(chosen)} users, one at a time, the one with the most rows first, were"
+    left_out = left_out if len(chosen) > 1 else "the user with the most rows was"
+    tried = [f"{left_out} left out, with every release replayed"] if len(chosen) else []
+    return checks, tried, crossed
 
 
 def _left_out(data: Interactions, users: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -166,10 +181,7 @@ def published(model: ItemModel) -> dict[str, Any]:
     return {**parts, "settings": model.settings, "tasks": list(model.task_ids), "statement": model.statement}
 
 
-def _replayed(make: Make, data: Interactions, users: NDArray[Any], budget: Budget, seed: int) -> Check:
-    def fit(some: Interactions, session: Session) -> dict[str, Any]:
-        return published(make().fit(some, session=session).model_)
-
+def _replayed(fit: Fit, data: Interactions, users: NDArray[Any], budget: Budget, seed: int) -> Check:
     worst, where = 0.0, ""
     for user in users.tolist():
         try:
@@ -192,13 +204,36 @@ def _listed_canaries(make: Make, data: Interactions, budget: Budget, rng: np.ran
 
     A released list may contain such an item only with the probability that its part of δ allows.
     """
-    added = with_canaries(data, _OWN_CANARIES, _far_value(make(), data))
-    noise = SeededNoise(int(rng.integers(2**31)))
-    model = make().fit(added.data, session=Session(budget, noise=noise)).model_
-    known = set(map(str, model.task_ids))
-    listed = sum(str(added.data.task_ids.id_of(int(task))) in known for task in added.tasks)
-    words = f"the items of {listed} of {_OWN_CANARIES} canary users, who have one each, are in the list"
-    return Check("canary items", listed <= 1, words)  # two are listed with a probability below (1000 delta)^2
+
+    def listed(some: Interactions, session: Session) -> set[str]:
+        return set(map(str, make().fit(some, session=session).model_.task_ids))
+
+    return own_canaries(listed, data, budget, _far_value(make(), data), rng, "items")
+
+
+def own_canaries(
+    listed: Callable[[Interactions, Session], set[str]],
+    data: Interactions,
+    budget: Budget,
+    value: float,
+    rng: np.random.Generator,
+    what: str,
+) -> Check:
+    """Add canary users who have one item or key each that nobody else has, and count how many of these are listed.
+
+    Args:
+        listed: makes the list, as texts.
+        data: the real users.
+        budget: the claimed budget.
+        value: of the canaries' rows.
+        rng: chooses the seed of the noise.
+        what: what the list is of.
+    """
+    added = with_canaries(data, _OWN_CANARIES, value)
+    found = listed(added.data, Session(budget, noise=SeededNoise(int(rng.integers(2**31)))))
+    own = sum(str(added.data.task_ids.id_of(int(task))) in found for task in added.tasks)
+    words = f"the {what} of {own} of {_OWN_CANARIES} canary users, who have one each, are in the list"
+    return Check(f"canary {what}", own <= 1, words)  # two are listed with a probability below (1000 delta)^2
 
 
 def _with_fixed_list(make: Make) -> Make:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.auditing.fits import AuditReport
+    from apportion.privacy import Statement
 
 VIOLATED: Final = 1
 _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement was recomputed."
@@ -23,7 +25,7 @@ _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement w
 
 @click.command(short_help="Test whether a saved model, or the methods of a study, keep their guarantee.")
 @click.argument("model_or_study", type=click.Path(exists=True, path_type=Path))
-@click.option("--data", "data_file", type=FILE, help="For a model: the data that it was fitted to.")
+@click.option("--data", "data_file", type=FILE, help="For a model or a list of keys: the data that it was made from.")
 @click.option(
     "--users",
     type=click.IntRange(min=0),
@@ -51,16 +53,18 @@ def audit(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Check MODEL_OR_STUDY: a folder with a saved model, or the TOML file of a study.
+    """Check MODEL_OR_STUDY: a folder with a saved model, the TOML file of a study, or what a statistic printed as JSON.
 
     \b
     apportion audit model --data ratings.csv
     apportion audit study.toml
+    apportion audit keys.json --data searches.csv --user person --item query
 
     For a model, the statement is recomputed. With --data, the model's method is fitted again with its settings:
     without some users, to see whether any release moves by more than its sensitivity, and with canary users, to see
     how much the result reveals about them. For a study, every private method is tested in this way, with the first
-    settings of its grid and the first epsilon.
+    settings of its grid and the first epsilon. For the JSON of a statistic the statement is recomputed; for that of
+    `keys`, whose key is --item, the list is made again with --data, without some users and with canary users.
 
     The audit writes an internal page, which is computed from raw data and must not be shared. The exit code is 1 if a
     violation is found. Finding none proves nothing.
@@ -71,6 +75,10 @@ def audit(
     with Reporter() as reporter:
         if model_or_study.is_dir():
             reports, remarks = _audit_model(model_or_study, data_file, collect(DataOptions, options), effort, reporter)
+        elif model_or_study.suffix == ".json":
+            reports, remarks = _audit_printed(
+                model_or_study, data_file, collect(DataOptions, options), effort, reporter
+            )
         elif data_file is not None:
             raise click.UsageError("A study names its own data; --data is for a model.")
         else:
@@ -105,6 +113,43 @@ def _audit_model(
     reporter.say(f"fitting the method of {folder.name} again: replay, then canaries")
     reports.append(audit_recommender("method and settings, fitted again", make, data, budget, **effort))
     return reports, list(remarks)
+
+
+def _audit_printed(
+    path: Path, data_file: Path | None, data_as: DataOptions, effort: dict[str, Any], reporter: Reporter
+) -> tuple[list[AuditReport], list[str]]:
+    """Audit the statement of what a statistic printed and, for a list of keys with data, how lists are made."""
+    from apportion.auditing.fits import audit_statement
+    from apportion.auditing.lists import audit_keys
+    from apportion.cli.loading import open_source, read_rows
+    from apportion.data import IGNORE
+    from apportion.privacy import Budget
+
+    statement, keys = _printed(path)
+    reports = [audit_statement("statement", statement)]
+    if data_file is None:
+        return reports, [_STATEMENT_ONLY]
+    if keys is None or not all(isinstance(key, str) for key in keys):
+        raise click.UsageError("With --data, only what `keys` printed for one column is made again.")
+    rows = read_rows(data_file, open_source(data_file, data_as), data_as, IGNORE, single_user=True)
+    budget = Budget(statement.epsilon, statement.delta, statement.keys_delta)
+    reporter.say(f"making the list of {path.name} again: replay, then canaries")
+    found = audit_keys(
+        "list, made again", rows.data, budget, users=effort["users"], canaries=effort["canaries"] != 0,
+        seed=effort["seed"],
+    )  # fmt: skip
+    return [*reports, found], list(rows.remarks)
+
+
+def _printed(path: Path) -> tuple[Statement, list[Any] | None]:
+    """Return the statement in what a command printed with --json, and the keys if it is a list of these."""
+    from apportion.privacy import Statement
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Statement.from_json(json.dumps(document["statement"])), document.get("keys")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path.name}: this is not what a statistic printed with --json.", argument=None) from error
 
 
 def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tuple[list[AuditReport], list[str]]:
