@@ -6,18 +6,17 @@ the middle of the range plus a noisy sum of centred values over a noisy count, w
 is also brought within the range, and Gaussian noise is calibrated exactly. The law of the noise, too, is the better of
 both in hindsight.
 
-PipelineDP itself (`package_error`) is run at the limits and the law that are best by the rule, if APPORTION_PIPELINEDP
-names an interpreter that has it (pipeline-dp 0.3.1 was used). The smaller error of both is the peer's. Its code draws
-what the rule says; only a mean with Gaussian noise is worse than the rule, because it divides ε and δ instead of μ².
+Packages themselves (`package_error`) are run at the limits and the law that are best by the rule, if
+APPORTION_PIPELINEDP_PYTHON and APPORTION_TUMULT_PYTHON name interpreters that have them (pipeline-dp 0.3.1 and
+tmlt.analytics 0.21 on a Java machine were used; Tumult on sets of less than 10,000 rows, because its queries take
+minutes). The smallest error is the peer's. PipelineDP draws what the rule says; only its mean with Gaussian noise is
+worse than the rule, because it divides ε and δ instead of μ².
 Means have heavy tails where a group is small: a noisy size near 0 makes one run in many count for most of the squared
 error. So both sides need many runs where groups are few, and five copies of the package's run say nothing.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,12 +27,14 @@ from numpy.typing import NDArray
 
 from apportion.privacy import Budget
 from benchmarks.group_sets import GroupRows
+from benchmarks.interpreters import interpreter_of, printed_by
 
 Floats = NDArray[np.float64]
 GROUPS = (1, 2, 3, 5, 8, 14, 25, 40)
 ROWS = (1, 2, 4, 8, 16, 32)
-MOST_ROWS = 600_000  # of all copies that the package gets in one query
+MOST_ROWS = {"pipelinedp": 600_000, "tumult": 80_000}  # of all copies that a package gets in one query
 MOST_COPIES = 80
+SLOW = {"tumult": 10_000}  # rows of a set from which on a package is not run
 RULE_ROWS = 500_000  # of all runs of the rule together, with each of the limits
 
 
@@ -47,6 +48,7 @@ class Peer:
         rows: of one user in a group that are kept.
         law: of the noise.
         package: the error of PipelineDP with these limits; None where it was not run.
+        tumult: the same of Tumult Analytics.
     """
 
     error: float
@@ -54,11 +56,12 @@ class Peer:
     rows: int
     law: str
     package: float | None = None
+    tumult: float | None = None
 
     @property
     def best(self) -> float:
-        """The smaller error."""
-        return self.error if self.package is None else min(self.error, self.package)
+        """The smallest error."""
+        return min(each for each in (self.error, self.package, self.tumult) if each is not None)
 
 
 def kept(rows: GroupRows, n_groups: int, n_rows: int, seed: int) -> NDArray[np.bool_]:
@@ -142,24 +145,23 @@ def _error(
     return float(np.sqrt(np.mean(squares)))
 
 
-def package_error(rows: GroupRows, statistic: str, epsilon: float, peer: Peer) -> float | None:
-    """The error of PipelineDP itself with these limits, over as many runs as are cheap; None if it is not here."""
-    interpreter = os.environ.get("APPORTION_PIPELINEDP")
-    if interpreter is None:
+def package_error(package: str, rows: GroupRows, statistic: str, epsilon: float, peer: Peer) -> float | None:
+    """The error of a package itself with these limits, over as many runs as are cheap; None if it is not run."""
+    interpreter, n_rows = interpreter_of(package), len(rows.users)
+    if interpreter is None or n_rows >= SLOW.get(package, n_rows + 1):
         return None
-    copies = min(max(MOST_ROWS // len(rows.users), 1), MOST_COPIES)
+    copies = min(max(MOST_ROWS[package] // n_rows, 1), MOST_COPIES)
     with tempfile.TemporaryDirectory() as folder:
         path = saved(rows, Path(folder))
         asked = (statistic, peer.groups, peer.rows, epsilon, peer.law, copies)
-        command = [interpreter, "-m", "benchmarks.pipelinedp_run", str(path), *map(str, asked)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = np.array(json.loads(done.stdout.splitlines()[-1])["estimates"]).reshape(copies, rows.n_groups)
+        printed = printed_by(interpreter, "group_peers_run.py", package, path, *asked)
+    found = np.array(printed["estimates"]).reshape(copies, rows.n_groups)
     inside = np.clip(found, *rows.ends) if statistic == "mean" else found
     return float(np.sqrt(np.square(inside - rows.truth(statistic)).mean()))
 
 
 def saved(rows: GroupRows, folder: Path) -> Path:
-    """The rows in a file that `pipelinedp_run` reads."""
+    """The rows in a file that `group_peers_run` reads."""
     path = folder / "rows.npz"
     held = {"users": rows.users, "groups": rows.groups, "values": rows.values, "ends": np.array(rows.ends)}
     np.savez(path, **held, n_groups=rows.n_groups)  # type: ignore[arg-type]

@@ -2,14 +2,11 @@
 
 Both count rows and take their mean by group, with a public list of groups; ours in one fit, the peer in one run for
 each. The large form has 10^6 users and 10^4 groups. The peer runs in an interpreter of its own, named by
-APPORTION_PIPELINEDP.
+APPORTION_PIPELINEDP_PYTHON.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +17,9 @@ from apportion.privacy import SeededNoise
 from apportion.statistics import UserGroupBy
 from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
 from benchmarks.group_peers import saved
+from benchmarks.group_peers_run import DELTA
 from benchmarks.group_sets import GroupRows
-from benchmarks.pipelinedp_run import DELTA
+from benchmarks.interpreters import interpreter_of, printed_by
 
 EPSILON = 1.0
 LARGE, SMALL = (100_000_000, 1_000_000, 10_000), (2_000_000, 100_000, 1_000)
@@ -68,11 +66,10 @@ def own(rows: GroupRows) -> float:
 
 def peer(rows: GroupRows, statistic: str) -> float:
     """Seconds of PipelineDP's local runner, reading not counted."""
-    interpreter = os.environ.get("APPORTION_PIPELINEDP")
+    interpreter = interpreter_of("pipelinedp")
     if interpreter is None:
-        raise UnavailableError("PipelineDP is needed: set APPORTION_PIPELINEDP to an interpreter that has pipeline_dp.")
+        raise UnavailableError("PipelineDP is needed: name an interpreter that has it in APPORTION_PIPELINEDP_PYTHON.")
     with tempfile.TemporaryDirectory() as folder:
         path = saved(rows, Path(folder))
-        command = [interpreter, "-m", "benchmarks.pipelinedp_run", str(path), statistic, "8", "4", str(EPSILON)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+        asked = ("pipelinedp", path, statistic, 8, 4, EPSILON, "Gaussian", 1)
+        return float(printed_by(interpreter, "group_peers_run.py", *asked)["seconds"])

@@ -18,8 +18,6 @@ APPORTION_OPENDP_PYTHON (pipeline-dp 0.3.1 and opendp 0.16 were used).
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from numpy.typing import NDArray
 from apportion.data import Interactions
 from apportion.privacy import Budget
 from apportion.privacy.keys import threshold_for
+from benchmarks.interpreters import interpreter_of, printed_by
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]
@@ -129,8 +128,8 @@ def package_lists(
     package: str, pairs: Pairs, epsilons: Sequence[float], delta: float
 ) -> list[tuple[str, Chosen]] | None:
     """For each ε what the best strategy and limit of a package lists, and which; None if it is not here."""
-    interpreter = os.environ.get(f"APPORTION_{package.upper()}_PYTHON")
-    if not interpreter:
+    interpreter = interpreter_of(package)
+    if interpreter is None:
         return None
     held = {limit: pairs.kept(limit, limit) for limit in FEW_LIMITS[package]}
     counts = {f"counts {limit}": kept.added(1.0).astype(np.int64) for limit, kept in held.items()}
@@ -139,8 +138,5 @@ def package_lists(
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "counts.npz", **counts, **weights)  # type: ignore[arg-type]
         (Path(folder) / "jobs.json").write_text(json.dumps(jobs))
-        command = [interpreter, str(Path(__file__).with_name("key_peers_run.py").resolve()), package, folder]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
-    found = json.loads(done.stdout.strip().splitlines()[-1])
+        found = printed_by(interpreter, "key_peers_run.py", package, folder, folder=folder)
     return [(name, np.isin(np.arange(pairs.n_keys), listed[0])) for name, listed in found]

@@ -9,8 +9,6 @@ Java machine were used); one without such a name is not run, and the result says
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.interpreters import interpreter_of, printed_by
 from benchmarks.mean_peers_run import PACKAGES
 from benchmarks.real_rows import RealRows
 
@@ -48,8 +47,8 @@ def best_limit(rows: RealRows, epsilon: float, limits: Sequence[int]) -> tuple[f
 
 def package_errors(package: str, sets: Sequence[RealRows], epsilon: float) -> dict[str, Any] | None:
     """By set, root mean squared errors at the best public limit in hindsight and at the careful one; None if absent."""
-    interpreter = os.environ.get(f"APPORTION_{package.upper()}_PYTHON")
-    if not interpreter:
+    interpreter = interpreter_of(package)
+    if interpreter is None:
         return None
     asked = [rows for rows in sets if len(rows.values) < MOST_ROWS.get(package, len(rows.values) + 1)]
     limits = [(best_limit(rows, epsilon, LIMITS)[1], CAREFUL) for rows in asked]
@@ -60,7 +59,7 @@ def package_errors(package: str, sets: Sequence[RealRows], epsilon: float) -> di
             runs = RUNS if len(rows.values) < MANY_ROWS else RUNS_OF_MANY_ROWS
             jobs += [{"file": f"{k}.npz", "epsilon": epsilon, "limit": limit, "runs": runs} for limit in pair]
         (Path(folder) / "jobs.json").write_text(json.dumps(jobs))
-        found = iter(_elsewhere(interpreter, package, folder))
+        found = iter(printed_by(interpreter, "mean_peers_run.py", package, folder, folder=folder))
     return {
         rows.name: [[limit, _error(rows, next(found)), limit_error(rows, epsilon, limit)] for limit in pair]
         for rows, pair in zip(asked, limits, strict=True)
@@ -69,15 +68,6 @@ def package_errors(package: str, sets: Sequence[RealRows], epsilon: float) -> di
 
 def _error(rows: RealRows, estimates: list[float]) -> float:
     return float(np.sqrt(np.mean(np.square(np.array(estimates) - rows.values.mean()))))
-
-
-def _elsewhere(interpreter: str, package: str, folder: str) -> list[list[float]]:
-    """The estimates that the script prints in its last line."""
-    command = [interpreter, str(Path(__file__).with_name("mean_peers_run.py").resolve()), package, folder]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=folder)
-    found: list[list[float]] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 __all__ = ["CAREFUL", "LIMITS", "PACKAGES", "best_limit", "limit_error", "package_errors"]
