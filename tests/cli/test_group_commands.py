@@ -162,6 +162,13 @@ def test_a_query_is_the_same_statistics(run, columns):
         ("SELECT ward FROM 'visits.csv' GROUP BY ward", "without an aggregate"),
         ("SELECT 1 UNION SELECT 2", "set operation"),
         ("SELECT FROM", "syntax error"),
+        ("", "one query in SQL, got 0"),
+        ("SELECT count(*) FROM 'visits.csv'; SELECT 1", "one query in SQL, got 2"),
+        ("SELECT DISTINCT ward FROM 'visits.csv'", "DISTINCT: GROUP BY has each group once"),
+        ("SELECT ward, count(*) FROM 'visits.csv' GROUP BY 3", "GROUP BY 3: 2 things are selected"),
+        ("SELECT ward, count(*) FROM 'visits.csv' GROUP BY 2", "name of a column is expected"),
+        ("SELECT b.ward, count(*) FROM 'visits.csv' a GROUP BY b.ward", "name of a column is expected"),
+        ("SELECT date_trunc('decade', d), count(*) FROM 'visits.csv' GROUP BY 1", "date_trunc of anything but 'day'"),
         ("DROP TABLE visits", "Only SELECT"),
         ("SELECT count(*) FROM 'nowhere.csv'", "no file 'nowhere.csv'"),
         ("SELECT avg(cost) FROM 'visits.csv'", "public range of 'cost'"),
@@ -259,3 +266,32 @@ def test_a_user_with_half_of_the_rows_makes_totals_too_low_and_the_terminal_says
     east = next(row for row in answer["estimates"] if row["group"] == ["east"])
     assert east["interval"][1] < 2500
     assert answer["notes"][0].startswith("Totals may be too low")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ward, avg(cost) FROM visits.csv GROUP BY 1",
+        "SELECT a.ward, avg(a.cost) FROM 'visits.csv' AS a GROUP BY a.ward",
+        "SELECT ward AS place, avg(cost) FROM 'visits.csv' GROUP BY place",
+        "SELECT avg(cost), ward FROM 'visits.csv' GROUP BY ALL",
+    ],
+)
+def test_a_query_may_name_its_groups_as_sql_does(run, sql):
+    plain = run("query", "SELECT ward, avg(cost) FROM 'visits.csv' GROUP BY ward", "--range", 0, 100, *COMMON)
+    assert run("query", sql, "--range", 0, 100, *COMMON).stdout == plain.stdout
+
+
+@pytest.mark.parametrize("groups", ["1", "month", "date_trunc('month', d)", "ALL"])
+def test_a_query_divides_dates_into_bins_as_by_does(run, write, groups):
+    write("dated.csv", "who,d", [(k % 300, f"2024-0{1 + k % 4}-1{k % 7}") for k in range(2400)])
+    plain = run("count", "dated.csv", "--by", "d:month", *COMMON)
+    sql = f"SELECT date_trunc('month', d) AS month, count(*) FROM 'dated.csv' GROUP BY {groups}"
+    assert run("query", sql, *COMMON).stdout == plain.stdout
+
+
+def test_numbers_of_users_that_a_group_needs_are_whole(run, write):
+    write("few.csv", "who,ward,cost", [("ann", "east", 3), ("bob", "west", 4)])
+    said = run("count", "few.csv", "--by", "ward", *COMMON).stdout
+    assert re.search(r"a group of about [\d,]+ users is listed half of the time, and a group of [\d,]+ users", said)
+    assert "if users are in one group." in run("count", "few.csv", "--by", "ward", "--plan", *COMMON).stdout

@@ -170,5 +170,6 @@ def _print_plan(statistics: Sequence[str], options: GroupOptions, settings: dict
     )
     click.echo(f"\n* {whole}, for most users at most this.")
     for groups, users in plan.thresholds.items():
-        click.echo(f"A group of {users:.0f} users is listed half of the time, if users are in up to {groups} groups.")
+        many = "one group" if groups == 1 else f"up to {groups} groups"
+        click.echo(f"A group of {users:,.0f} users is listed half of the time, if users are in {many}.")
     click.echo("Nothing was read and nothing was spent.")

@@ -38,7 +38,8 @@ def query(sql: str, ends: tuple[float, float] | None, as_json: bool, **options: 
         --user patient --range 0 500 --epsilon 1
 
     Supported: count(*), count(DISTINCT user), sum, avg, var_pop, median and quantile_cont of one column, and GROUP BY
-    columns. Anything else is refused with the reason. DuckDB's parser reads the text (extra: apportion[query]).
+    columns or date_trunc('month', column). Conditions go into --where. Anything else is refused with the reason.
+    DuckDB's parser reads the text (extra: apportion[query]).
     """  # noqa: D301
     from apportion.statistics.groups.sql import parsed_query
 

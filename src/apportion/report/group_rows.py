@@ -124,8 +124,8 @@ def _words_on_threshold(fitted: UserGroupBy) -> str:
     unit = fitted.threshold_ / listing.threshold
     usual = fitted.threshold_ + NormalDist().inv_cdf(0.95) * listing.stddev * unit
     return (
-        f"Groups with few users are not listed: a group of about {fitted.threshold_:.3g} users is listed half of the "
-        f"time, and a group of {usual:.3g} users in 95 of 100 cases."
+        f"Groups with few users are not listed: a group of about {fitted.threshold_:,.0f} users is listed half of the "
+        f"time, and a group of {usual:,.0f} users in 95 of 100 cases."
     )
 
 

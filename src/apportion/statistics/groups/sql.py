@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apportion.data.time_bins import BINS
 from apportion.errors import InputError
 
 _OF_VALUES: Final = {
@@ -60,9 +61,11 @@ def parsed_query(text: str, user: str) -> GroupQuery:
     ('visits.parquet', ('ward',), ('mean',), 'cost')
     """
     node = _node(text)
-    by = tuple(_column(each) for each in node["group_expressions"])
-    asked = [each for each in node["select_list"] if each["class"] != "COLUMN_REF"]
-    named = [_column(each) for each in node["select_list"] if each["class"] == "COLUMN_REF"]
+    selected = node["select_list"]
+    asked = [each for each in selected if not _divides(each)]
+    named = [_divider(each) for each in selected if _divides(each)]
+    by_all = node.get("aggregate_handling") == "FORCE_AGGREGATES"
+    by = tuple(named if by_all else (_group(each, selected) for each in node["group_expressions"]))
     strange = next((name for name in named if name not in by), None)
     if strange is not None:
         raise _refusal(f"column {strange!r}, which is not in GROUP BY")
@@ -81,12 +84,14 @@ def _node(text: str) -> Mapping[str, Any]:
     """The one SELECT of a text, without anything that has no private form here."""
     held = _parsed(text)
     if held.get("error"):
-        raise InputError(f"Expected a query in SQL: {held['error_message']}.", argument="sql")
+        raise InputError(f"Expected a query in SQL: {held['error_message'].rstrip('.!')}.", argument="sql")
     if len(held["statements"]) != 1:
-        raise _refusal(f"{len(held['statements'])} statements")
+        raise InputError(f"Expected one query in SQL, got {len(held['statements'])}.", argument="sql")
     node: Mapping[str, Any] = held["statements"][0]["node"]
     if node["type"] != "SELECT_NODE":
         raise _refusal("a set operation of several SELECTs")
+    if any(each["type"] == "DISTINCT_MODIFIER" for each in node["modifiers"]):
+        raise _refusal("SELECT DISTINCT: GROUP BY has each group once")
     if node["modifiers"]:
         words = str(node["modifiers"][0]["type"]).removesuffix("_MODIFIER").replace("_", " ")
         raise _refusal(f"{words}: order or cut the released table")
@@ -97,7 +102,48 @@ def _node(text: str) -> Mapping[str, Any]:
             raise _refusal(words)
     if len(node["group_sets"]) > 1:
         raise _refusal("several sets of groups")
-    return node
+    named: Mapping[str, Any] = _without_qualifiers(node, node["from_table"].get("alias") or None)
+    return named
+
+
+def _without_qualifiers(held: Any, alias: str | None) -> Any:
+    """The same with columns by their own names, where the only table's alias stands before them."""
+    if isinstance(held, list):
+        return [_without_qualifiers(each, alias) for each in held]
+    if not isinstance(held, dict):
+        return held
+    names = held.get("column_names")
+    if alias is not None and names and names[:-1] == [alias]:
+        return {**held, "column_names": names[-1:]}
+    return {name: _without_qualifiers(each, alias) for name, each in held.items()}
+
+
+def _divides(held: Mapping[str, Any]) -> bool:
+    """Whether something selected is a column that divides rows into groups, or bins of one."""
+    return held["class"] == "COLUMN_REF" or held.get("function_name") == "date_trunc"
+
+
+def _group(held: Mapping[str, Any], selected: Sequence[Mapping[str, Any]]) -> str:
+    """What GROUP BY names: a column, bins of one, or the place or the alias of what was selected."""
+    literal = held.get("literal")
+    if literal is not None:
+        place = int(literal["text"]) if literal["kind"] == "INTEGER" else 0
+        if not 1 <= place <= len(selected):
+            raise _refusal(f"GROUP BY {literal['text']}: {len(selected)} things are selected")
+        return _divider(selected[place - 1])
+    alias = held.get("column_names")
+    return _divider(next((each for each in selected if each["alias"] and [each["alias"]] == alias), held))
+
+
+def _divider(held: Mapping[str, Any]) -> str:
+    """A column, or COLUMN:month for date_trunc('month', COLUMN)."""
+    if held.get("function_name") != "date_trunc":
+        return _column(held)
+    size, column = _arguments(held)
+    name = size.get("literal", {}).get("text")
+    if name not in BINS:
+        raise _refusal(f"date_trunc of anything but {', '.join(map(repr, BINS))}")
+    return f"{_column(column)}:{name}"
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -118,7 +164,7 @@ def _table(node: Mapping[str, Any]) -> str:
     table = node["from_table"]
     if table["type"] != "BASE_TABLE" or table.get("sample") is not None:
         raise _refusal("anything but one file after FROM: joins would change who a user is")
-    return str(table["table_name"])
+    return ".".join(table["qualified_name"]["path"])  # visits.csv without quotes is table csv of schema visits
 
 
 def _aggregate(held: Mapping[str, Any], user: str) -> tuple[str, str | None, float | None]:
