@@ -7,6 +7,8 @@ import math
 import re
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from apportion.privacy import Ledger, SeededNoise
@@ -295,3 +297,18 @@ def test_numbers_of_users_that_a_group_needs_are_whole(run, write):
     said = run("count", "few.csv", "--by", "ward", *COMMON).stdout
     assert re.search(r"a group of about [\d,]+ users is listed half of the time, and a group of [\d,]+ users", said)
     assert "if users are in one group." in run("count", "few.csv", "--by", "ward", "--plan", *COMMON).stdout
+
+
+def test_an_empty_text_is_a_group_of_its_own_and_not_all_rows(run, folder):
+    table = pa.table({"who": [k % 300 for k in range(900)], "ward": [("east", "", None)[k % 3] for k in range(900)]})
+    pq.write_table(table, folder / "wards.parquet")
+    answer = run("count", "wards.parquet", "--by", "ward", *COMMON, "--json")
+    assert [(row["name"], row["group"]) for row in answer.json["estimates"]] == [("(empty)", [""]), ("east", ["east"])]
+    assert "300 rows had an empty cell" in answer.stderr
+
+
+def test_a_headline_says_bins_of_time_in_words(run, write, folder):
+    write("dated.csv", "who,d", [(k % 300, f"2024-0{1 + k % 4}-1{k % 7}") for k in range(2400)])
+    assert (
+        run("count", "dated.csv", "--by", "d:month", *COMMON, "--json").json["kind"] == "number of rows by month of d"
+    )

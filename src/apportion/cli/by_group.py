@@ -62,7 +62,7 @@ def run_by_group(
             fitted = made.fit(rows.values, users=rows.users, by=by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
-    result = group_estimates(fitted, statistics, value, options.columns_by)
+    result = group_estimates(fitted, statistics, value, options.by_in_words)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
 

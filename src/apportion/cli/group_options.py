@@ -58,6 +58,11 @@ class GroupOptions(StatisticsOptions):
         return [divided(name) for name in self.columns_by]
 
     @property
+    def by_in_words(self) -> list[str]:
+        """The same for headlines."""
+        return [name if size is None else f"{size} of {name}" for name, size in self.bins_by]
+
+    @property
     def keys_are_private(self) -> bool:
         """Whether the list of groups is released."""
         return bool(self.columns_by) and self.keys == PRIVATE_KEYS

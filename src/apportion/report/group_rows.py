@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apportion.statistics import UserGroupBy
 
 WHOLE: Final = "all rows"
+EMPTY: Final = "(empty)"
 _COUNTS: Final = {"count", "users", "sum"}
 _TOTALS: Final = {*_COUNTS, "histogram"}
 _TITLES: Final = {
@@ -50,7 +51,7 @@ def _rows(fitted: UserGroupBy, statistic: str, title: str) -> list[list[Estimate
     return [
         [
             Estimate(
-                f"{', '.join(_parts(group)) or WHOLE}{': ' if part else ''}{part}",
+                f"{_named(group)}{': ' if part else ''}{part}",
                 float(values[g, k]),
                 _pair(ends[g, k]),
                 None if np.isnan(noise[g, k]) else float(noise[g, k]),
@@ -136,6 +137,15 @@ def _within(fitted: UserGroupBy, statistic: str) -> list[str]:
     if statistic == "quantile":
         return [f"{rank:g}" for rank in np.atleast_1d(np.asarray(fitted.quantiles, np.float64))]
     return [""]
+
+
+def _named(group: Any) -> str:
+    """Return the name of a group. A cell may hold an empty text, and rows without columns are one group.
+
+    >>> _named(("east", "")), _named(""), _named(())
+    ('east, (empty)', '(empty)', 'all rows')
+    """
+    return ", ".join(part or EMPTY for part in _parts(group)) or WHOLE
 
 
 def _parts(group: Any) -> tuple[str, ...]:
