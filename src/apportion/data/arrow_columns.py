@@ -220,7 +220,7 @@ def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int
     except pa.ArrowInvalid:
         position = first_failing(cells, casts_to(pa.int64())) or 0
         raise bad_cell(
-            column, cells[position].as_py(), first_row + position, "an id that is an integer or text"
+            column, cells[position].as_py(), first_row + position, "an id that is an integer below 2**63 or text"
         ) from None
     array: NDArray[np.int64] = ids.to_numpy()
     return array

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, first_failing
+from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn
 from apportion.data.columns import ColumnChoice, Columns, choose_columns
 from apportion.data.encoding import EncodedIds
+from apportion.data.frames import batches_of
 from apportion.data.interactions import Interactions
 from apportion.data.repeats import Rows, combine_repeats
 from apportion.data.row_rules import RowRules
 from apportion.data.sources import CellKind, Place, naming, open_table
-from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 from apportion.linalg.threads import side_by_side
 
@@ -65,24 +65,8 @@ def read_frame(
     left_out: dict[str, int] | None = None,
 ) -> Interactions:
     """Read any frame that supports Arrow; see `Interactions.from_frame`."""
-    import pyarrow as pa
-
     rules = rules or RowRules()
-    # a lazy frame of polars: only what is needed is computed
-    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):
-        frame = frame.select(_wanted(tuple(frame.collect_schema().names()), choices, rules)).lazy().collect()
-    if not hasattr(frame, "__arrow_c_stream__"):
-        raise InputError(
-            "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
-            f"{type(frame).__module__}.{type(frame).__name__}.",
-            argument="frame",
-        )
-    if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
-        frame = frame[_wanted(tuple(str(name) for name in frame.columns), choices, rules)]
-    try:
-        reader = pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise _mixed_column(frame, error) from None
+    reader = batches_of(frame, lambda names: _wanted(names, choices, rules))
     _wanted(tuple(reader.schema.names), choices, rules)
     return _Reading(choose_columns(reader.schema.names, choices), rules, finish).gather(reader, left_out)
 
@@ -140,8 +124,7 @@ class _Reading:
                 _append(gatherers, kept, n_kept + 1)
             n_kept += kept.num_rows
         if not n_kept:
-            none = "No row is left by the rules for rows" if n_rows else "There are no rows"
-            problem = f"{none}; expected at least two in columns {', '.join(self.columns.names)}."
+            problem = f"{_why_none(n_rows, counted)}; expected at least two in columns {', '.join(self.columns.names)}."
             raise InputError(problem, argument=None)
 
     def _joined(
@@ -154,6 +137,9 @@ class _Reading:
         left_out: dict[str, int] | None,
     ) -> Interactions:
         """Join repeated pairs and encode the columns. Also count the rows that were left out."""
+        if self.untyped:
+            with _among_kept(any(counted.values())):
+                _refuse_repeated_names(self.columns, users, tasks)
         rows = Rows(users.codes, tasks.codes, values, timestamps)
         sizes = (len(users.vocabulary), len(tasks.vocabulary))
         one_each = combine_repeats(rows, self.rules.repeats, *sizes, by_row=self.ordered)
@@ -165,6 +151,26 @@ class _Reading:
             one_each.values,
             one_each.timestamps,
         )
+
+
+def _why_none(n_rows: int, left_out: Mapping[str, int]) -> str:
+    """Return the beginning of the sentence that no row is left, with what left them out."""
+    empty, others = left_out.get("missing", 0), left_out.get("where", 0)
+    found = [f"{empty} had an empty cell"] * bool(empty) + [f"{others} did not fulfil the expression"] * bool(others)
+    return f"No row is left: {' and '.join(found)} (of {n_rows})" if n_rows else "There are no rows"
+
+
+def _refuse_repeated_names(columns: Columns, users: EncodedIds, tasks: EncodedIds) -> None:
+    """Refuse a file in which the line of column names comes again, as in files that were joined end to end."""
+    if not (users.vocabulary.holds_text and tasks.vocabulary.holds_text):
+        return
+    again = (users.codes == users.vocabulary.find([columns.user])[0]) & (
+        tasks.codes == tasks.vocabulary.find([columns.task])[0]
+    )
+    if again.any():
+        row = int(np.argmax(again)) + 1
+        problem = f"Row {row} (counting data rows from 1) holds the column names again; remove such lines."
+        raise InputError(problem, argument=None)
 
 
 def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None:
@@ -186,22 +192,3 @@ def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
         yield
     except InputError as error:
         raise (error.inside("among the rows kept") if rows_are_left_out else error) from None
-
-
-def _mixed_column(frame: Any, error: Exception) -> InputError:
-    """Return the error for a frame whose export failed: name the first cell that does not fit its column."""
-    import pyarrow as pa
-
-    def converts(cells: Any) -> bool:
-        try:
-            pa.array(cells, from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return False
-        return True
-
-    for name in getattr(frame, "columns", ()):
-        cells = np.asarray(frame[name], dtype=object)
-        position = first_failing(cells, converts)
-        if position is not None:
-            return bad_cell(str(name), cells[position], position + 1, "a cell of the same type as those before it")
-    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from apportion.data.arrow_texts import is_text
+from apportion.data.columns import listed
 from apportion.data.repeats import REPEATS, Repeats
 from apportion.data.row_expressions import Expression, parse_expression
 from apportion.errors import InputError
@@ -81,7 +82,7 @@ class RowRules:
         reads: dict[str, CellKind] = {}
         for name, held in (self.expression.columns if self.expression is not None else {}).items():
             if name not in found:
-                problem = f"There is no column {name!r} for the expression; the columns are {', '.join(found)}."
+                problem = f"There is no column {name!r} for the expression; the columns are {listed(found)}."
                 raise InputError(problem, argument="where")
             reads[name] = "number" if held == "number" and not untyped else "text"
         as_text = untyped and self.missing == "drop"
