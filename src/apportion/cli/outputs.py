@@ -110,13 +110,38 @@ def room_for_model(target: Path, n_items: int, dimension: int | None) -> Iterato
         yield
 
 
-def write_paid_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] | None) -> None:
-    """Write a model. If that fails, write it elsewhere, because a new fit would spend its budget again."""
+def version_of(target: Path) -> tuple[int, int] | None:
+    """Return what tells one model at a place from a later one there; None if there is none."""
     try:
-        write_model(model, target, titles)
+        found = target.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def write_paid_model(
+    model: ItemModel,
+    target: Path,
+    titles: Mapping[int | str, str] | None,
+    before: tuple[int, int] | None,
+    selection: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model. If that fails, write it elsewhere, because a new fit would spend its budget again.
+
+    Args:
+        model: a private model.
+        target: the folder.
+        titles: names of items, for the page.
+        before: the version of the target when the fit began; a model that another run wrote since is kept.
+        selection: see `write_model`.
+    """
+    try:
+        if version_of(target) != before:
+            raise OSError(errno.EEXIST, "another run wrote there meanwhile")
+        write_model(model, target, titles, selection)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="apportion-")) / target.name
-        write_model(model, elsewhere, titles)
+        write_model(model, elsewhere, titles, selection)
         raise InputError(
             f"The model could not be written to {str(target)!r} ({error.strerror or error}). It was written to "
             f"{str(elsewhere)!r} instead: move it, because a second fit would spend the budget again.",
