@@ -59,6 +59,14 @@ def test_the_page_contains_the_numbers_of_the_statement(model):
         assert f"{100 * release.share:.1f} %" in text
 
 
+def test_the_page_is_in_words_and_not_in_those_of_python(model):
+    text = Outline(public_page(model)).text
+    said = text.split("The statement for machines")[0]
+    assert "Neighbouring data sets add or remove one user" in said
+    assert "which is ε" in said
+    assert not re.search(r"\bNone\b|\w+\(key=|'\w+':", said)
+
+
 def test_the_statement_is_on_the_page_word_for_word_as_json(model):
     assert " ".join(model.statement.to_json().split()) in Outline(public_page(model)).text
 
