@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -146,3 +147,25 @@ def test_a_scale_that_float32_cannot_divide_is_refused(refused, folder, scale):
     lines = [f"{user},{item},{scale[item % 2]!r}\n" for user, item, _ in ROWS]
     (folder / "data.csv").write_text("user,item,rating\n" + "".join(lines))
     assert "that float32 can divide finely" in refused("fit", "data.csv", "--epsilon", 1, "--scale", *scale)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ["2026-01-01T00:00:00.900", "2026-01-01T00:00:00.100"],
+        ["2026-01-01T00:00:00.000002Z", "2026-01-01T00:00:00.000001Z"],
+        ["1969-12-31T23:59:59.900", "1969-12-31T23:59:59.100"],
+        [10.9, 10.1],
+    ],
+)
+@pytest.mark.parametrize("kind", ["text", "Arrow"])
+def test_the_last_row_is_the_last_also_within_a_second(folder, times, kind):
+    if kind == "text":
+        lines = "".join(f"a,x,{value},{time}\n" for value, time in zip((1, 2), times, strict=True))
+        found = loaded(folder, f"user,item,rating,timestamp\n{lines}b,x,3,{times[0]}\n").data
+    else:
+        written = [time if isinstance(time, float) else datetime.fromisoformat(time) for time in (*times, times[0])]
+        table = pa.table({"user": ["a", "a", "b"], "item": ["x"] * 3, "rating": [1, 2, 3], "timestamp": written})
+        parquet.write_table(table, folder / "data.parquet")
+        found = load_data(folder / "data.parquet", DataOptions(items="from-data")).data
+    assert found.values.tolist() == [1, 3]

@@ -111,7 +111,8 @@ class _Reading:
         timestamp = None if self.columns.timestamp is None else TimeColumn(self.columns.timestamp)
         counted: dict[str, int] = {}
         self._stream(batches, [each for each in (user, task, value, timestamp) if each is not None], counted)
-        rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish())
+        parts = None if timestamp is None else timestamp.nanoseconds()
+        rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish(), parts)
         return self._joined(user.finish(), task.finish(), *rows, counted, left_out)
 
     def _stream(self, batches: Iterable[pa.RecordBatch], gatherers: Gatherers, counted: dict[str, int]) -> None:
@@ -133,6 +134,7 @@ class _Reading:
         tasks: EncodedIds,
         values: NDArray[np.float32] | None,
         timestamps: NDArray[np.int64] | None,
+        nanoseconds: NDArray[np.int32] | None,
         counted: dict[str, int],
         left_out: dict[str, int] | None,
     ) -> Interactions:
@@ -140,7 +142,7 @@ class _Reading:
         if self.untyped:
             with _among_kept(any(counted.values())):
                 _refuse_repeated_names(self.columns, users, tasks)
-        rows = Rows(users.codes, tasks.codes, values, timestamps)
+        rows = Rows(users.codes, tasks.codes, values, timestamps, nanoseconds)
         sizes = (len(users.vocabulary), len(tasks.vocabulary))
         one_each = combine_repeats(rows, self.rules.repeats, *sizes, by_row=self.ordered)
         if left_out is not None:
