@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -26,6 +27,7 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_FILLED_LINE: Final = re.compile(r"[^\r\n]*\S[^\r\n]*")
 _SEPARATORS: Final = ("::", "\t", "|", ";", ",")
 
 Result = TypeVar("Result")
@@ -90,11 +92,11 @@ class _SeparatedText:
             content = stream.read()
         refuse_other_encodings(content)
         text = _decoded(content).lstrip("\ufeff")
-        lines = LINE_END.split(text)
-        first = next((line for line in lines if line.strip()), "")
+        filled = _FILLED_LINE.search(text)
+        first = "" if filled is None else filled[0]
         mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
         if mark == "::":
-            return [line.split(mark) for line in lines if line]
+            return [line.split(mark) for line in LINE_END.split(text) if line]
         try:
             return list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
         except csv.Error as error:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apportion.data.vocabulary import shortened
 from apportion.errors import InputError
 
 _OF_VALUES: Final = {
@@ -81,7 +82,8 @@ def _node(text: str) -> Mapping[str, Any]:
     """The one SELECT of a text, without anything that has no private form here."""
     held = _parsed(text)
     if held.get("error"):
-        raise InputError(f"Expected a query in SQL: {held['error_message']}.", argument="sql")
+        said = str(held["error_message"]).rstrip("!.")
+        raise InputError(f"Expected one SELECT in SQL, got {shortened(text)} ({said}).", argument="sql")
     if len(held["statements"]) != 1:
         raise _refusal(f"{len(held['statements'])} statements")
     node: Mapping[str, Any] = held["statements"][0]["node"]
