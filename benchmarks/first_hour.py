@@ -1,4 +1,4 @@
-"""Claim: a new user's first hour. On sixty generated files, `apportion fit` ends well or in one sentence, every time.
+"""Claim: a new user's first hour. On seventy generated files, `apportion fit` ends well or in one sentence, every time.
 
 Every file is fitted by the command, in an empty folder with a ledger of its own. The outcome must be the expected one:
 exit code and words. No try may show a traceback, charge the ledger without a model, or leave half a model behind. The

@@ -1,10 +1,11 @@
-"""The sixty files of a new user's first hour: how each is written, what is asked, and how it must end."""
+"""The files of a new user's first hour: how each is written, what is asked, and how it must end."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -133,9 +134,18 @@ def refused(name: str, write: Callable[[Path], object], words: str, *arguments: 
 
 
 PLAIN = put(text())
+CLICKS = text([row[:2] for row in ROWS], NAMES[:2])
+PACKED = gzip.compress(text().encode())
+IN_PARQUET = ("data.parquet", *ALL[1:])
+
+
+def _parquet(folder: Path) -> None:
+    parquet.write_table(table(), folder / "data.parquet")
+
+
 SCENES: tuple[Scene, ...] = (
     taken("CSV", PLAIN),
-    taken("CSV of clicks", put(text([row[:2] for row in ROWS], NAMES[:2])), words="Treating the rows as clicks"),
+    taken("CSV of clicks", put(CLICKS), words="Treating the rows as clicks"),
     taken("TSV", put(text(by="\t"))),
     taken("semicolons", put(text(by=";"))),
     taken("bars", put(text(by="|"))),
@@ -144,7 +154,16 @@ SCENES: tuple[Scene, ...] = (
     taken("lines of Windows", put(text(end="\r\n"))),
     taken("byte order mark", put(text(), encoding="utf-8-sig")),
     taken("empty lines first", put("\n\n" + text())),
-    taken("gzip", put(gzip.compress(text().encode()), "data.csv.gz"), "data.csv.gz", *ALL[1:]),
+    taken("lines of an old Mac", put(text(end="\r"))),
+    taken("gzip under a plain name", put(PACKED)),
+    taken(
+        "a name of a column with a comma",
+        renamed("user", '"item, code"', *NAMES[2:]),
+        *ALL,
+        "--item",
+        "item, code",
+    ),
+    taken("gzip", put(PACKED, "data.csv.gz"), "data.csv.gz", *ALL[1:]),
     taken("bzip2", put(bz2.compress(text().encode()), "data.csv.bz2"), "data.csv.bz2", *ALL[1:]),
     taken("ids with zeros", put(text(with_ids(lambda item: f"{item:08d}")))),
     taken("ids that look like hexadecimal", put(text(with_ids(lambda item: f"0x{item:02X}")))),
@@ -153,7 +172,7 @@ SCENES: tuple[Scene, ...] = (
     taken("half stars", put(text([(*row[:2], row[2] - 0.5, 0) for row in ROWS])), *ALL, "--scale", "0.5", "4.5"),
     taken("JSON lines", put(LINES, "data.jsonl"), "data.jsonl", *ALL[1:]),
     taken("Feather", lambda f: feather.write_feather(table(), f / "data.feather"), "data.feather", *ALL[1:]),
-    taken("Parquet", lambda f: parquet.write_table(table(), f / "data.parquet"), "data.parquet", *ALL[1:]),
+    taken("Parquet", _parquet, *IN_PARQUET),
     taken(
         "numbers as text in Parquet",
         lambda f: parquet.write_table(table([(*row[:2], str(row[2]), row[3]) for row in ROWS]), f / "data.parquet"),
@@ -193,6 +212,13 @@ SCENES: tuple[Scene, ...] = (
     refused("a value outside the scale", put(text([*ROWS, (39, 99, 7, 3)])), "outside the scale"),
     refused("one user", put(text([(1, *row[1:]) for row in ROWS[:6]])), "at least two users"),
     refused("two columns of items", renamed("user", "movie", "rating", "book"), "say which with --item"),
+    refused("a JSON array", put(f"[{LINES}]", "data.json"), "one array", "data.json", *ALL[1:]),
+    refused("a quotation mark that is not closed", put(text() + '1,"2,3,4\n'), "is not closed"),
+    refused("names of columns among clicks", put(CLICKS * 2), "column names again"),
+    refused("other names for clicks that have names", put(CLICKS), "leave out --columns", *ALL, "--columns", "a,b"),
+    refused("names for Parquet", _parquet, "text files alone", *IN_PARQUET, "--columns", "a,b,c,d"),
+    refused("a pipe", lambda f: os.mkfifo(f / DATA), "pipe it to standard input"),
+    refused("a cut archive", put(PACKED[:200], "data.csv.gz"), "cannot be read", "data.csv.gz", *ALL[1:]),
     refused("a binary file", put(bytes(range(256)) * 9), "not text in UTF-8"),
     refused("damaged Parquet", put(b"PAR1 and nothing", "data.parquet"), "cannot be read", "data.parquet", *ALL[1:]),
     refused("an empty folder", _empty_folder, "no file of a known format", "parts", *ALL[1:]),

@@ -39,7 +39,7 @@ def refused(run, folder):
             [[1, 1, 5], [2, 1, ""], [3, 3, "?"], [2, 3, "good"]],
             "among the rows kept: Column 'rating'",
         ),
-        ("user,item,rating", [[1, 1, ""], [2, 1, "nan"]], "No row is left by the rules"),
+        ("user,item,rating", [[1, 1, ""], [2, 1, "nan"]], "No row is left: 2 had an empty cell (of 2)"),
         ("user,item,rating", [[1, 1, 5], [1, 2, 4]], "at least two users"),
         ("user,item,rating", [], "no rows"),
         ("who,item,rating", [[1, 1, 5], [2, 2, 4]], "name it with --user"),

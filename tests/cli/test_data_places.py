@@ -161,7 +161,7 @@ REFUSED = {
     "no match": (("nothing-*.csv",), "does not exist"),
     "different columns": (("mixed",), "b.csv has the columns a, b, but a.csv has "),
     "different formats": (("formats",), "are of different formats"),
-    "an array": (("array.json",), "expected one object per line"),
+    "an array": (("array.json",), "The file holds one array"),
     "damaged": (("damaged.feather",), "The Arrow file cannot be read"),
 }
 

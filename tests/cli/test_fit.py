@@ -12,6 +12,7 @@ import pytest
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from apportion.cli import outputs
 from apportion.privacy.statement import Statement
 from apportion.recommend import load
 from apportion.report import public_page
@@ -236,3 +237,24 @@ def test_a_model_that_cannot_be_written_is_kept_elsewhere_because_it_is_paid_for
     assert not (folder / "m").exists()
     assert not list(folder.glob(".m-*"))
     assert spent(run) > 0
+
+
+@pytest.mark.parametrize("command", ["fit", "tune"])
+def test_a_model_that_another_run_wrote_meanwhile_is_kept(run, ratings, monkeypatch, folder, command):
+    options = ("--epsilon", 20, "--dimension", 2, "--rounds", 1, "--out", "m")
+    asked = {"fit": options, "tune": (*options[:2], "--try", "dimension=1,2", "--items", "from-data", *options[-2:])}
+    (folder / "elsewhere").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
+    write, others = outputs.write_paid_model, []
+
+    def late(model, target, titles, *further):
+        outputs.write_model(model, target, titles)
+        others.append((target / "model.json").stat().st_ino)
+        return write(model, target, titles, *further)
+
+    monkeypatch.setattr(f"apportion.cli.{command}.write_paid_model", late)
+    said = run(command, ratings, *asked[command], code=2).stderr
+    assert "another run wrote there meanwhile" in said
+    assert (folder / "m" / "model.json").stat().st_ino == others[0]
+    (kept,) = (folder / "elsewhere").glob("apportion-*/m")
+    assert load(kept).n_tasks == 40

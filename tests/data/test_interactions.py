@@ -226,7 +226,7 @@ def test_a_task_outside_the_public_list_is_named_where_it_first_occurs():
 
 def test_codes_out_of_range_are_named():
     two = Vocabulary.of_range(2, name="user")
-    with pytest.raises(InputError, match="Expected a user code from 0 to 1, got -1"):
+    with pytest.raises(InputError, match="Expected the code of one user from 0 to 1, got -1"):
         Interactions.from_codes([0, -1], [0, 1], user_ids=two, task_ids=two)
     with pytest.raises(InputError, match="got 2"):
         Interactions.from_arrays([1, 2], [1, 2]).without(2)

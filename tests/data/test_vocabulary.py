@@ -46,7 +46,7 @@ def test_an_unknown_id_is_named():
 
 
 def test_a_code_out_of_range_is_named():
-    with pytest.raises(InputError, match="Expected a task code from 0 to 1, got -1"):
+    with pytest.raises(InputError, match="Expected the code of one task from 0 to 1, got -1"):
         Vocabulary([5, 6], name="task").ids_of([0, -1])
 
 
@@ -56,7 +56,7 @@ def test_an_id_given_twice_is_named():
 
 
 def test_text_and_integers_are_never_mixed_up():
-    with pytest.raises(InputError, match="Expected an integer for a task, got '5'"):
+    with pytest.raises(InputError, match="The ids of tasks are integers here, got '5'"):
         Vocabulary([5, 6], name="task").codes_of(["5"])
     assert "5" not in Vocabulary([5, 6])
     assert 5 in Vocabulary([5, 6])

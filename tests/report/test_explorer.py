@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from dataclasses import replace
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -234,3 +235,10 @@ def test_features_account_for_what_follows_from_them_and_for_nothing_else(build)
 def test_without_features_the_page_says_so(model):
     assert share_by_band(model, 4) == []
     assert "fitted without item features" in explorer_page(model)
+
+
+def test_tables_that_the_script_fills_keep_their_column_names_on_a_phone():
+    page = (files("apportion.report") / "templates" / "explorer" / "explorer.html").read_text(encoding="utf-8")
+    filled = re.findall(r'<table class="([^"]*)">(?:(?!</table>).)*<tbody id=', page, re.DOTALL)
+    assert len(filled) == 3
+    assert all("plain" in kinds.split() for kinds in filled)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from copy import copy
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -57,6 +59,27 @@ def test_the_page_contains_the_numbers_of_the_statement(model):
         assert f"{release.stddev:.4g}" in text
         assert release.derivation in text
         assert f"{100 * release.share:.1f} %" in text
+
+
+def test_the_page_is_in_words_and_not_in_those_of_python(model):
+    text = Outline(public_page(model)).text
+    said = text.split("The statement for machines")[0]
+    assert "Neighbouring data sets add or remove one user" in said
+    assert "which is ε" in said
+    assert not re.search(r"\bNone\b|\w+\(key=|'\w+':", said)
+
+
+def test_the_rules_for_rows_are_on_the_page(model):
+    ruled = replace(model.statement, rules=("that only rows with rating > 0 were kept",))
+    said = Outline(public_page(copy_with(model, ruled))).text.split("The statement for machines")[0]
+    assert "that only rows with rating > 0 were kept" in said
+
+
+def copy_with(model, statement):
+    """Return the model with another statement."""
+    other = copy(model)
+    other.statement = statement
+    return other
 
 
 def test_the_statement_is_on_the_page_word_for_word_as_json(model):

@@ -68,7 +68,7 @@ class SplitEqually(Weighting):
     """
 
     neighbours: Neighbours = ADD_REMOVE
-    description: str = "equal split 1/sqrt(n^j)"
+    description: str = "equal split, 1/sqrt(rows of the user)"
 
     def form(self, users: Users) -> Weights:
         """Return the weights of these users."""

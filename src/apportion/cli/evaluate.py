@@ -134,10 +134,10 @@ def evaluate(
 ) -> None:
     """Split DATA, fit the private model, its non-private twin and the baselines, and compare them.
 
-    Beside them stand private means or private popularity, which spend the same budget without learning any taste.
-    With --features, the private model is fitted both with and without them. The command writes an internal page with
-    quality overall and by item popularity. The page is computed from raw data, is not covered by epsilon and must not
-    be shared.
+    Private means (of ratings) or private popularity (of clicks) spend the same budget and learn nobody's taste. With
+    --features, the private model is fitted both with and without them. The command writes an internal page with quality
+    overall and by item popularity. The page is computed from raw data, is not covered by epsilon and must not be
+    shared.
     """
     if (options["epsilon"] is None) == (model_folder is None):
         raise click.UsageError("Give --epsilon to fit a model, or --model to evaluate a saved one.")

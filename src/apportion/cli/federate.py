@@ -140,10 +140,11 @@ def client(
 ) -> None:
     """Answer the server's questions with the rows in ROWS (user, item, value; of parties: features and label).
 
-    It goes on until it is interrupted.
+    The command runs until it is interrupted.
 
     The file is checked before the first question, so that nobody drops out because of what a row holds. What was asked
-    and what it cost is in the account before it is answered; `apportion federate page` shows it. Nothing listens here.
+    and what it cost is in the account before it is answered; `apportion federate page` shows it. It opens
+    no port.
     """
     from apportion.cli.federate_app import agreed, desk_of, users_of
     from apportion.transport.configuration import Federation

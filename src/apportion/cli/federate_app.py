@@ -15,7 +15,7 @@ from apportion.cli.federate_parties import RELEASED, fit_parties, rows_of_party
 from apportion.cli.item_files import read_item_list
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
-from apportion.cli.outputs import write_model, write_text
+from apportion.cli.outputs import version_of, write_paid_model, write_text
 from apportion.data import Interactions
 from apportion.data.users import Users
 from apportion.engines import add_up_one
@@ -90,6 +90,7 @@ def secret_key(folder: Path, whose: str) -> bytes:
 
 def fit_over(federation: Federation, conditions: Conditions, clients: Clients, out: Path) -> str:
     """Fit what a federation is for, and write it; return the statement. The server has no rows."""
+    before = version_of(out)
     data = DataElsewhere.of_items(read_item_list(federation.items))
     engine = federation.engine(conditions, clients)
     if federation.kind == "parties":
@@ -108,7 +109,7 @@ def fit_over(federation: Federation, conditions: Conditions, clients: Clients, o
         model = fitted_encoder(federation, data, {**common, "value_range": (low, high)})
     else:
         model = PrivateClickRecommender(**common).fit(data).model_
-    write_model(model, out, None)
+    write_paid_model(model, out, None, before)
     return str(model.statement.to_text())
 
 

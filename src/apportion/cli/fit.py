@@ -35,6 +35,7 @@ from apportion.cli.outputs import (
     refuse_unless_writable_model,
     room_for_model,
     say_page,
+    version_of,
     write_paid_model,
 )
 from apportion.cli.progress import Reporter
@@ -106,6 +107,7 @@ def run_fit(
     from apportion.cli.training import cost_of_list, fit_private, shortened
 
     refuse_unless_writable_model(target)
+    before = version_of(target)
     privacy = replace(privacy, items=data_as.items)
     privacy.budget  # noqa: B018 - one that makes no sense is refused before the data is read
     if titles is None and isinstance(data_as.items, Path) and has_titles(data_as.items):
@@ -141,7 +143,7 @@ def run_fit(
     by_text = {str(key): title for key, title in names.items()}
     listed = {key: by_text[str(key)] for key in model.task_ids if str(key) in by_text}
     model.titles = listed
-    write_paid_model(model, target, listed or None)
+    write_paid_model(model, target, listed or None, before)
     return model
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from apportion.data.columns import usually
 from apportion.data.sources import rows_as_text
-from apportion.data.vocabulary import ids_of_texts
+from apportion.data.vocabulary import ids_of_texts, shortened
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,8 +28,17 @@ def read_item_list(path: Path) -> list[int] | list[str]:
         ids = ids[1:]
     if not ids:
         raise InputError(f"{path.name}: the first column has no item ids.", argument=None)
+    _refuse_repeated(ids, path)
     found = ids_of_texts(ids)
     return found if isinstance(found, list) else found.tolist()
+
+
+def _refuse_repeated(ids: list[str], path: Path) -> None:
+    if len(set(ids)) < len(ids):
+        first = next(each for each, count in Counter(ids).items() if count > 1)
+        raise InputError(
+            f"{path.name}: the list has {shortened(first)} more than once; expected each item once.", argument=None
+        )
 
 
 def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> list[int | str]:
@@ -84,4 +95,4 @@ def _is_header(first: str, others: list[str]) -> bool:
         return False
     numbers_below = bool(others) and all(cell.lstrip("-").isdigit() for cell in others)
     word = first.strip().lower().replace("_", "").replace(" ", "")
-    return numbers_below or word in _ID_NAMES or word.removesuffix("id") in _ID_NAMES
+    return numbers_below or bool(usually("task", [first])) or word in _ID_NAMES or word.removesuffix("id") in _ID_NAMES

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -111,7 +112,15 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
     chosen = _columns_chosen(source, options, value, time)
     joined = f"repeated a user and an item; rule: {repeats} (--repeats changes it)."
     said = said_of_rows(name_of(path), left_out, "user, item, value or time", repeats=joined)
-    return ReadRows(data, rules, (*chosen, *said))
+    return ReadRows(data, rules, (*chosen, *said, *_alike(path, data)))
+
+
+def _alike(path: Place, data: Interactions) -> Iterator[str]:
+    """Say how many ids are another id but for spaces around them or their Unicode form: they may be one person."""
+    for ids in (data.user_ids, data.task_ids):
+        if n_alike := len(ids) - len({normalize("NFC", str(each).strip()) for each in ids}) if ids.holds_text else 0:
+            differ = f"{n_alike} {ids.name} id{'s differ' if n_alike > 1 else ' differs'} from another"
+            yield f"{name_of(path)}: {differ} by spaces or Unicode form alone; they count as different ids."
 
 
 def _columns_chosen(source: OpenTable, options: DataOptions, value: ColumnChoice, time: ColumnChoice) -> list[str]:

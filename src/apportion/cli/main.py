@@ -37,6 +37,7 @@ from apportion.cli.regress import regress
 from apportion.cli.serve import serve
 from apportion.cli.shard import shard
 from apportion.cli.similar import similar
+from apportion.cli.terminal import on_one_line
 from apportion.cli.tune import tune
 from apportion.cli.value_statistics import histogram, total, variance
 from apportion.errors import ApportionError, BudgetError, InputError
@@ -86,7 +87,7 @@ class Program(click.Group):
         return None if ctx.invoked_subcommand is None else self.get_command(ctx, ctx.invoked_subcommand)
 
     def _end(self, ctx: click.Context, message: str, code: int) -> None:
-        click.echo(f"Error: {message}", err=True)
+        click.echo(f"Error: {on_one_line(message)}", err=True)
         ctx.exit(code)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from apportion.cli.options import OPEN
+from apportion.cli.terminal import on_one_line
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,13 +110,38 @@ def room_for_model(target: Path, n_items: int, dimension: int | None) -> Iterato
         yield
 
 
-def write_paid_model(model: ItemModel, target: Path, titles: Mapping[int | str, str] | None) -> None:
-    """Write a model. If that fails, write it elsewhere, because a new fit would spend its budget again."""
+def version_of(target: Path) -> tuple[int, int] | None:
+    """Return what tells one model at a place from a later one there; None if there is none."""
     try:
-        write_model(model, target, titles)
+        found = target.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
+def write_paid_model(
+    model: ItemModel,
+    target: Path,
+    titles: Mapping[int | str, str] | None,
+    before: tuple[int, int] | None,
+    selection: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model. If that fails, write it elsewhere, because a new fit would spend its budget again.
+
+    Args:
+        model: a private model.
+        target: the folder.
+        titles: names of items, for the page.
+        before: the version of the target when the fit began; a model that another run wrote since is kept.
+        selection: see `write_model`.
+    """
+    try:
+        if version_of(target) != before:
+            raise OSError(errno.EEXIST, "another run wrote there meanwhile")
+        write_model(model, target, titles, selection)
     except OSError as error:
         elsewhere = Path(tempfile.mkdtemp(prefix="apportion-")) / target.name
-        write_model(model, elsewhere, titles)
+        write_model(model, elsewhere, titles, selection)
         raise InputError(
             f"The model could not be written to {str(target)!r} ({error.strerror or error}). It was written to "
             f"{str(elsewhere)!r} instead: move it, because a second fit would spend the budget again.",
@@ -146,9 +172,30 @@ def refuse_unless_writable_model(target: Path) -> None:
 
 
 def refuse_folder(path: Path) -> None:
-    """Refuse a file name that belongs to a folder."""
+    """Refuse a file name that belongs to a folder, or to a file that the command was given to read."""
     if path.is_dir():
         raise InputError(f"Cannot write the file {str(path)!r}: it is a folder.", argument=None)
+    context = click.get_current_context(silent=True)
+    if context is not None and path.exists() and any(_holds(each, path) for each in _arguments_of(context)):
+        problem = f"Cannot write the file {str(path)!r}: the command reads it, or a model consists of it."
+        raise InputError(problem, argument=None)
+
+
+def _arguments_of(context: click.Context) -> Iterator[Path]:
+    """Yield the files and folders that a command was given as arguments, not as options."""
+    for parameter in context.command.params:
+        if isinstance(parameter, click.Argument):
+            given = context.params.get(parameter.name or "")
+            for each in given if isinstance(given, tuple) else (given,):
+                if isinstance(each, Path) and each.exists():
+                    yield each
+
+
+def _holds(given: Path, path: Path) -> bool:
+    """Whether a path is a given file, or belongs to a given model."""
+    if given.is_dir():
+        return (given / "model.json").is_file() and path.resolve().parent == given.resolve()
+    return path.samefile(given)
 
 
 def say_page(page: Path, *, what: str = "Page", quiet: bool = False, err: bool = False) -> None:
@@ -180,6 +227,7 @@ def print_json(content: Any) -> None:
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Format columns of text, the first aligned left and the others right."""
+    header, rows = [on_one_line(cell) for cell in header], [[on_one_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import click
 
+from apportion.cli.terminal import on_one_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -42,6 +44,7 @@ class Reporter:
 
     def say(self, words: str) -> None:
         """Print a remark that stays on the screen."""
+        words = on_one_line(words)
         if self._bars is not None:
             self._bars.console.print(words, markup=False, highlight=False)
         else:

@@ -34,7 +34,7 @@ def query(sql: str, ends: tuple[float, float] | None, as_json: bool, **options: 
     """Answer SQL under user-level differential privacy: aggregates of one file (CSV, TSV or Parquet) by group.
 
     \b
-    apportion query "SELECT ward, avg(cost) FROM 'visits.parquet' GROUP BY ward" \
+    apportion query "SELECT ward, avg(cost) FROM 'visits.parquet' GROUP BY ward" \\
         --user patient --range 0 500 --epsilon 1
 
     Supported: count(*), count(DISTINCT user), sum, avg, var_pop, median and quantile_cont of one column, and GROUP BY

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from apportion.cli.outputs import refuse_folder, staged, table
+from apportion.cli.terminal import on_one_line
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def print_some(user_ids: Vocabulary, found: Recommendations, titles: Titles, n_u
     """Print tables of the first users."""
     for user in as_list(user_ids, found, titles, _USERS_SHOWN):
         rows = [[str(each.get("title", each["item"])), f"{each['score']:.4f}"] for each in user["items"]]
-        click.echo(f"user {user['user']}\n{table(['item', 'score'], rows)}\n")
+        click.echo(f"user {on_one_line(user['user'])}\n{table(['item', 'score'], rows)}\n")
     if n_users > _USERS_SHOWN:
         click.echo(f"... and {n_users - _USERS_SHOWN} more users; use --out FILE.parquet to get them all.", err=True)
 

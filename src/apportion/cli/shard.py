@@ -64,7 +64,8 @@ def shard(
     if as_json:
         print_json({"folder": out, **found})
     else:
-        click.echo(f"{out}: " + ", ".join(f"{count} {name}" for name, count in found.items()))
+        counted = (f"{count} {name if count != 1 else name[:-1]}" for name, count in found.items())
+        click.echo(f"{out}: {', '.join(counted)}")
 
 
 def _from_files(patterns: tuple[str, ...], columns: str | None) -> list[NamedSource]:

@@ -14,6 +14,7 @@ from apportion.cli.option_types import FILE
 from apportion.cli.options import json_option
 from apportion.cli.outputs import print_json, staged, table
 from apportion.cli.progress import Reporter
+from apportion.cli.terminal import on_one_line
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _show(model: ItemModel, task: int | str, k: int, names: Mapping[int | str, s
     if as_json:
         print_json({"item": task, "title": names.get(task), "reliability": own, "similar": result})
         return
-    click.echo(f"{names.get(task, f'item {task}')} (reliability {own:.0%})\n")
+    click.echo(f"{on_one_line(names.get(task, f'item {task}'))} (reliability {own:.0%})\n")
     rows = [
         [str(row.get("title", row["item"])), f"{row['similarity']:.3f}", f"{row['reliability']:.0%}"] for row in result
     ]
@@ -133,7 +134,7 @@ def _show_beside(
         }
         print_json({"item": task, "title": titles.get(task), "models": listed})
         return
-    click.echo(f"{titles.get(task, f'item {task}')}\n")
+    click.echo(f"{on_one_line(titles.get(task, f'item {task}'))}\n")
     columns = [[titles.get(each.task, str(each.task)) for each in near] for near in result.values()]
     rows = [[str(rank), *row] for rank, row in enumerate(zip(*columns, strict=True), 1)]
     click.echo(table(["rank", *result], rows))

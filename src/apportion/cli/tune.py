@@ -17,7 +17,14 @@ from apportion.cli.feature_options import FeatureOptions, feature_options
 from apportion.cli.ledger_options import account_of, ledger_options
 from apportion.cli.option_types import ITEMS_FROM_DATA, PRIVATE_ITEMS, Delta, PositiveNumber
 from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
-from apportion.cli.outputs import REPORT, print_json, refuse_unless_writable_model, say_page, write_model
+from apportion.cli.outputs import (
+    REPORT,
+    print_json,
+    refuse_unless_writable_model,
+    say_page,
+    version_of,
+    write_paid_model,
+)
 from apportion.cli.progress import Reporter
 
 if TYPE_CHECKING:
@@ -127,6 +134,7 @@ def tune(
 
     target = out or Path(f"{stem_of(data)}-model")
     refuse_unless_writable_model(target)
+    before = version_of(target)
     feature_settings = collect(FeatureOptions, options)
     places = _grid(grid, feature_settings)
     budget = Budget(epsilon, delta)
@@ -159,7 +167,7 @@ def tune(
             ledger=charged,
             progress=reporter.of("private selection"),
         )
-    write_model(result.model, target, None, result.selection)
+    write_paid_model(result.model, target, None, before, result.selection)
     _print_result(result, target, as_json)
     say_page(target / REPORT, quiet=as_json)
 

@@ -114,11 +114,12 @@ class ValueColumn:
 
 
 class TimeColumn:
-    """Gathers a column of timestamps as int64 seconds; fractions are dropped."""
+    """Gathers a column of timestamps as int64 seconds. What is left of a second tells which of two rows is later."""
 
     def __init__(self, column: str) -> None:
         self.column = column
         self._chunks: list[NDArray[np.int64]] = []
+        self._rests: list[NDArray[np.int32] | None] = []
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
@@ -128,19 +129,39 @@ class TimeColumn:
         if is_text(cells.type):
             cells = _times_of_texts(cells, self.column, first_row)
         if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
-            seconds = cells.cast(pa.timestamp("s", getattr(cells.type, "tz", None)), safe=False)
-            self._chunks.append(seconds.cast(pa.int64()).to_numpy())
-            return
-        numbers = (
-            cells.to_numpy(zero_copy_only=False)
-            if pa.types.is_integer(cells.type)
-            else _as_floats(cells, self.column, first_row)
-        )
-        self._chunks.append(whole_seconds(numbers, self.column, first_row=first_row))
+            seconds, rest = _of_timestamps(cells)
+        elif pa.types.is_integer(cells.type):
+            whole = cells.to_numpy(zero_copy_only=False)
+            seconds, rest = whole_seconds(whole, self.column, first_row=first_row), None
+        else:
+            numbers = _as_floats(cells, self.column, first_row)
+            seconds = whole_seconds(numbers, self.column, first_row=first_row)
+            rest = ((numbers - np.trunc(numbers)) * 1e9).astype(np.int32)
+        self._chunks.append(seconds)
+        self._rests.append(rest if rest is not None and rest.any() else None)
+
+    def nanoseconds(self) -> NDArray[np.int32] | None:
+        """Return what is left of the seconds of all rows; None if nothing is. To be called before `finish`."""
+        if all(rest is None for rest in self._rests):
+            return None
+        pairs = zip(self._rests, self._chunks, strict=True)
+        return np.concatenate([np.zeros(len(whole), np.int32) if rest is None else rest for rest, whole in pairs])
 
     def finish(self) -> NDArray[np.int64]:
         """Return the timestamps of all rows."""
         return joined(self._chunks, np.int64)
+
+
+def _of_timestamps(cells: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:
+    """Return seconds, and what is left of them in nanoseconds."""
+    import pyarrow as pa
+
+    seconds = cells.cast(pa.timestamp("s", getattr(cells.type, "tz", None)), safe=False).cast(pa.int64()).to_numpy()
+    if not pa.types.is_timestamp(cells.type) or cells.type.unit == "s":
+        return seconds, None
+    steps = {"ms": 10**3, "us": 10**6, "ns": 10**9}[cells.type.unit]
+    left = cells.cast(pa.int64()).to_numpy() - seconds * steps
+    return seconds, (left * (10**9 // steps)).astype(np.int32)
 
 
 def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
@@ -223,7 +244,7 @@ def _as_integers(cells: pa.Array, column: str, first_row: int) -> NDArray[np.int
     except pa.ArrowInvalid:
         position = first_failing(cells, casts_to(pa.int64())) or 0
         raise bad_cell(
-            column, cells[position].as_py(), first_row + position, "an id that is an integer or text"
+            column, cells[position].as_py(), first_row + position, "an id that is an integer below 2**63 or text"
         ) from None
     array: NDArray[np.int64] = ids.to_numpy()
     return array

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from apportion.data.vocabulary import shortened
 from apportion.errors import InputError
 
 
@@ -102,6 +103,7 @@ OTHER_NAMES: Final[Mapping[str, frozenset[str]]] = {
 with a usual name has."""
 
 _REQUIRED = ("user", "task")
+_MOST_SHOWN = 20  # names in a message
 _CALLED: Final = {"task": "item"}  # in messages
 
 
@@ -145,11 +147,11 @@ def _called(role: str) -> str:
 def _check_given(role: str, name: str, found: Sequence[str]) -> None:
     if name not in found:
         raise InputError(
-            f"There is no column {name!r} to use as {_called(role)}; the columns are {_listed(found)}.", argument=role
+            f"There is no column {name!r} to use as {_called(role)}; the columns are {listed(found)}.", argument=role
         )
     if found.count(name) > 1:
         raise InputError(
-            f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.", argument=role
+            f"Column {name!r} occurs {found.count(name)} times; the columns are {listed(found)}.", argument=role
         )
 
 
@@ -165,16 +167,16 @@ def _check_distinct(given: Mapping[str, str]) -> None:
 def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | None:
     fitting = usually(role, candidates)
     if len(fitting) > 1 and len(set(fitting)) == 1:
-        problem = f"Column {fitting[0]!r} occurs {len(fitting)} times; the columns are {_listed(found)}; rename one."
+        problem = f"Column {fitting[0]!r} occurs {len(fitting)} times; the columns are {listed(found)}; rename one."
         raise InputError(problem, argument=role)
     if len(fitting) > 1:
         raise InputError(
-            f"Columns {_listed(fitting)} among {_listed(found)} could each be the {_called(role)}",
+            f"Columns {listed(fitting)} among {listed(found)} could each be the {_called(role)}",
             argument=role,
             remedy="say which with",
         )
     if not fitting and role in _REQUIRED:
-        problem = f"No column looks like the {_called(role)} among {_listed(found)}"
+        problem = f"No column looks like the {_called(role)} among {listed(found)}"
         if any(name.strip().replace(".", "", 1).isdigit() for name in found):
             remedy = "if the first line holds data, name the columns with"
             raise InputError(problem, argument="columns", remedy=remedy)
@@ -182,5 +184,8 @@ def _guess(role: str, candidates: Sequence[str], found: Sequence[str]) -> str | 
     return fitting[0] if fitting else None
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names) if names else "no columns"
+def listed(names: Sequence[str]) -> str:
+    """Return the names, the first ones of very many."""
+    shown = [shortened(name) for name in names[:_MOST_SHOWN]]
+    more = [f"{len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else []
+    return ", ".join(shown + more) if names else "no columns"

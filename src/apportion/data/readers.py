@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, first_failing
+from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn
 from apportion.data.columns import ColumnChoice, Columns, choose_columns
 from apportion.data.encoding import EncodedIds
+from apportion.data.frames import batches_of
 from apportion.data.interactions import Interactions
 from apportion.data.repeats import Rows, combine_repeats
-from apportion.data.row_rules import RowRules
+from apportion.data.row_rules import RowRules, among_kept
 from apportion.data.sources import CellKind, Place, naming, open_table
-from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 from apportion.linalg.threads import side_by_side
 
@@ -65,24 +65,8 @@ def read_frame(
     left_out: dict[str, int] | None = None,
 ) -> Interactions:
     """Read any frame that supports Arrow; see `Interactions.from_frame`."""
-    import pyarrow as pa
-
     rules = rules or RowRules()
-    # a lazy frame of polars: only what is needed is computed
-    if hasattr(frame, "collect_schema") and hasattr(frame, "lazy"):
-        frame = frame.select(_wanted(tuple(frame.collect_schema().names()), choices, rules)).lazy().collect()
-    if not hasattr(frame, "__arrow_c_stream__"):
-        raise InputError(
-            "Expected a frame that supports Arrow (polars, pandas, DuckDB, pyarrow), got "
-            f"{type(frame).__module__}.{type(frame).__name__}.",
-            argument="frame",
-        )
-    if hasattr(frame, "iloc"):  # pandas converts on export: only the columns that are needed
-        frame = frame[_wanted(tuple(str(name) for name in frame.columns), choices, rules)]
-    try:
-        reader = pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise _mixed_column(frame, error) from None
+    reader = batches_of(frame, lambda names: _wanted(names, choices, rules))
     _wanted(tuple(reader.schema.names), choices, rules)
     return _Reading(choose_columns(reader.schema.names, choices), rules, finish).gather(reader, left_out)
 
@@ -127,7 +111,8 @@ class _Reading:
         timestamp = None if self.columns.timestamp is None else TimeColumn(self.columns.timestamp)
         counted: dict[str, int] = {}
         self._stream(batches, [each for each in (user, task, value, timestamp) if each is not None], counted)
-        rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish())
+        parts = None if timestamp is None else timestamp.nanoseconds()
+        rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish(), parts)
         return self._joined(user.finish(), task.finish(), *rows, counted, left_out)
 
     def _stream(self, batches: Iterable[pa.RecordBatch], gatherers: Gatherers, counted: dict[str, int]) -> None:
@@ -139,11 +124,15 @@ class _Reading:
         tasks: EncodedIds,
         values: NDArray[np.float32] | None,
         timestamps: NDArray[np.int64] | None,
+        nanoseconds: NDArray[np.int32] | None,
         counted: dict[str, int],
         left_out: dict[str, int] | None,
     ) -> Interactions:
         """Join repeated pairs and encode the columns. Also count the rows that were left out."""
-        rows = Rows(users.codes, tasks.codes, values, timestamps)
+        if self.untyped:
+            with among_kept(any(counted.values())):
+                _refuse_repeated_names(self.columns, users, tasks)
+        rows = Rows(users.codes, tasks.codes, values, timestamps, nanoseconds)
         sizes = (len(users.vocabulary), len(tasks.vocabulary))
         one_each = combine_repeats(rows, self.rules.repeats, *sizes, by_row=self.ordered)
         if left_out is not None:
@@ -156,6 +145,19 @@ class _Reading:
         )
 
 
+def _refuse_repeated_names(columns: Columns, users: EncodedIds, tasks: EncodedIds) -> None:
+    """Refuse a file in which the line of column names comes again, as in files that were joined end to end."""
+    if not (users.vocabulary.holds_text and tasks.vocabulary.holds_text):
+        return
+    again = (users.codes == users.vocabulary.find([columns.user])[0]) & (
+        tasks.codes == tasks.vocabulary.find([columns.task])[0]
+    )
+    if again.any():
+        row = int(np.argmax(again)) + 1
+        problem = f"Row {row} (counting data rows from 1) holds the column names again; remove such lines."
+        raise InputError(problem, argument=None)
+
+
 def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None:
     """Append a batch to every column, large batches in parallel.
 
@@ -166,22 +168,3 @@ def _append(gatherers: Gatherers, batch: pa.RecordBatch, first_row: int) -> None
     threads = None if batch.num_rows >= _ROWS_FOR_THREADS else 1
     for _ in side_by_side(lambda each: each.append(batch.column(each.column), first_row), gatherers, threads):
         pass
-
-
-def _mixed_column(frame: Any, error: Exception) -> InputError:
-    """Return the error for a frame whose export failed: name the first cell that does not fit its column."""
-    import pyarrow as pa
-
-    def converts(cells: Any) -> bool:
-        try:
-            pa.array(cells, from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
-            return False
-        return True
-
-    for name in getattr(frame, "columns", ()):
-        cells = np.asarray(frame[name], dtype=object)
-        position = first_failing(cells, converts)
-        if position is not None:
-            return bad_cell(str(name), cells[position], position + 1, "a cell of the same type as those before it")
-    return InputError(f"The frame cannot be read as Arrow: {str(error).splitlines()[0]}", argument="frame")

@@ -25,18 +25,20 @@ REPEATS: Final[tuple[Repeats, ...]] = ("last", "first", "mean", "sum", "count", 
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of rows that were read, in their order; values and times may be absent."""
+    """Columns of rows that were read, in their order; values and times may be absent, and so may parts of a second."""
 
     users: NDArray[np.int32]
     tasks: NDArray[np.int32]
     values: NDArray[np.float32] | None
     timestamps: NDArray[np.int64] | None
+    nanoseconds: NDArray[np.int32] | None = None
 
     def at(self, places: NDArray[Any]) -> Rows:
         """Return some of the rows: by number, or by a mask over all of them."""
         values = None if self.values is None else self.values[places]
         timestamps = None if self.timestamps is None else self.timestamps[places]
-        return Rows(self.users[places], self.tasks[places], values, timestamps)
+        nanoseconds = None if self.nanoseconds is None else self.nanoseconds[places]
+        return Rows(self.users[places], self.tasks[places], values, timestamps, nanoseconds)
 
     @property
     def strengths(self) -> NDArray[np.float32]:
@@ -72,7 +74,8 @@ def _chosen(rows: Rows, begins: NDArray[np.bool_], rule: Repeats, *, by_row: boo
     pair = np.cumsum(begins) - 1
     ties = np.arange(len(pair)) if by_row else rows.strengths
     times = np.zeros(len(pair), np.int64) if rows.timestamps is None else rows.timestamps
-    within = np.lexsort((ties, times, pair))
+    parts = () if rows.nanoseconds is None else (rows.nanoseconds,)
+    within = np.lexsort((ties, *parts, times, pair))
     edges = np.flatnonzero(begins)
     return within[edges if rule == "first" else np.append(edges[1:], len(pair)) - 1]
 

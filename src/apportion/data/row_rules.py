@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from apportion.data.arrow_columns import EMPTY_WORDS
 from apportion.data.arrow_texts import is_text
+from apportion.data.columns import listed
 from apportion.data.repeats import REPEATS, Repeats
 from apportion.data.row_expressions import Expression, parse_expression
 from apportion.errors import InputError
@@ -81,7 +82,7 @@ class RowRules:
         reads: dict[str, CellKind] = {}
         for name, held in (self.expression.columns if self.expression is not None else {}).items():
             if name not in found:
-                problem = f"There is no column {name!r} for the expression; the columns are {', '.join(found)}."
+                problem = f"There is no column {name!r} for the expression; the columns are {listed(found)}."
                 raise InputError(problem, argument="where")
             reads[name] = "number" if held == "number" and not untyped else "text"
         as_text = untyped and self.missing == "drop"
@@ -108,12 +109,12 @@ class RowRules:
         for batch in batches:
             kept = self.kept(batch, roles, n_rows + 1, left_out)
             n_rows += batch.num_rows
-            with _among_kept(n_rows > n_kept + kept.num_rows):
+            with among_kept(n_rows > n_kept + kept.num_rows):
                 append(kept, n_kept + 1)
             n_kept += kept.num_rows
         if not n_kept:
-            none = "No row is left by the rules for rows" if n_rows else "There are no rows"
-            raise InputError(f"{none}; expected at least two in columns {', '.join(roles)}.", argument=None)
+            problem = f"{_why_none(n_rows, left_out)}; expected at least two in columns {', '.join(roles)}."
+            raise InputError(problem, argument=None)
 
     def kept(
         self, batch: pa.RecordBatch, roles: Mapping[str, CellKind], first_row: int, left_out: dict[str, int]
@@ -137,12 +138,19 @@ class RowRules:
 
 
 @contextmanager
-def _among_kept(rows_are_left_out: bool) -> Iterator[None]:
+def among_kept(rows_are_left_out: bool) -> Iterator[None]:
     """Add to an error that its row is counted among the kept rows, if other rows are left out."""
     try:
         yield
     except InputError as error:
         raise (error.inside("among the rows kept") if rows_are_left_out else error) from None
+
+
+def _why_none(n_rows: int, left_out: Mapping[str, int]) -> str:
+    """Return the beginning of the sentence that no row is left, with what left them out."""
+    empty, others = left_out.get("missing", 0), left_out.get("where", 0)
+    found = [f"{empty} had an empty cell"] * bool(empty) + [f"{others} did not fulfil the expression"] * bool(others)
+    return f"No row is left: {' and '.join(found)} (of {n_rows})" if n_rows else "There are no rows"
 
 
 def _with_plain_text(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -101,6 +101,8 @@ class TableFormat(Protocol):
     """Endings of files in this format, in lower case."""
     may_be_compressed: ClassVar[bool]
     """Whether a further .gz, .bz2 or .zst is supported."""
+    has_tables: ClassVar[bool]
+    """Whether a file has tables to choose from, as a database does."""
     fallback: ClassVar[bool]
     """Whether to try this format only if no other recognises the file."""
 
@@ -122,12 +124,22 @@ def open_table(
     table: str | None = None,
 ) -> OpenTable:
     """Open a table of any known format, wherever it is; see `Opening`."""
-    how = Opening(columns, separator, table)
+    opened = _opened(place, Opening(columns, separator, table))
+    if columns is not None and opened.names[: len(columns)] != tuple(columns):
+        problem = f"Names of columns are given for text files alone; the columns here are {', '.join(opened.names)}"
+        raise InputError(problem, argument="columns", remedy="leave out")
+    return opened
+
+
+def _opened(place: Place, how: Opening) -> OpenTable:
     if is_url(place):
         from apportion.data.postgres_tables import open_postgres
 
-        return open_postgres(str(place), table)
+        return open_postgres(str(place), how.table)
     files = files_at(place)
+    if how.table is not None and not any(format_of(each.path).has_tables for each in files):
+        problem = "Only a database has tables to choose from, and this is none"
+        raise InputError(problem, argument="table", remedy="leave out")
     if len(files) == 1 and files[0].root is None:
         return format_of(files[0].path).open(files[0].path, how)
     from apportion.data.several_tables import open_several
@@ -159,6 +171,8 @@ class Found:
 
 def files_at(place: Place) -> list[Found]:
     """Return the files at a place, in the order of their names. A folder that is a format of its own counts as one."""
+    if isinstance(place, bytes) or not isinstance(place, str | os.PathLike | Iterable):
+        raise InputError(f"Expected the path of a file, or several, got {place!r}.", argument="path")
     if not isinstance(place, str | os.PathLike):
         return [found for each in place for found in files_at(each)]
     path = Path(place)
@@ -231,6 +245,11 @@ def naming(place: Place) -> Iterator[None]:
         yield
     except InputError as error:
         raise error.inside(name_of(place)) from None
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        problem = f"{name_of(place)}: The file cannot be read: {str(error).rstrip('.')}."
+        raise InputError(problem, argument=None) from None
 
 
 def _nothing_at(place: Place) -> str:
@@ -238,6 +257,8 @@ def _nothing_at(place: Place) -> str:
         return "No file was given."
     if Path(place).is_dir():
         return f"There is no file of a known format in the folder {str(place)!r}; known: {', '.join(table_endings())}."
+    if Path(place).exists():
+        return f"{str(place)!r} is a pipe or a device, which can be read once only; pipe it to standard input, as `-`."
     return f"There is no file {str(place)!r}."
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn, ValueColumn, refuse_nulls
 from apportion.data.arrow_texts import is_text
-from apportion.data.columns import _listed
+from apportion.data.columns import listed
 from apportion.data.encoding import EncodedIds, refuse_single_user
 from apportion.data.row_rules import RowRules
 from apportion.data.sources import CellKind, OpenTable, naming, open_table
@@ -112,10 +112,10 @@ class _Request:
         """Refuse a column that is missing, occurs twice, or is requested twice."""
         for name in self.wanted:
             if name not in found:
-                raise InputError(f"There is no column {name!r}; the columns are {_listed(found)}.", argument=None)
+                raise InputError(f"There is no column {name!r}; the columns are {listed(found)}.", argument=None)
             if found.count(name) > 1:
                 raise InputError(
-                    f"Column {name!r} occurs {found.count(name)} times; the columns are {_listed(found)}.",
+                    f"Column {name!r} occurs {found.count(name)} times; the columns are {listed(found)}.",
                     argument=None,
                 )
         if self.user in self.columns:

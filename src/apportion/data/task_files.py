@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import _as_floats, _decoded
-from apportion.data.columns import _listed
+from apportion.data.columns import listed
 from apportion.data.sources import CellKind, OpenTable, name_without_ending, naming, open_table, table_endings
 from apportion.data.vocabulary import ENCODABLE, bad_cell, encodable
 from apportion.errors import InputError
@@ -123,7 +123,7 @@ def read_party_file(file: Path, *, label: str, features: Sequence[str]) -> tuple
         source = _see(file, label)
         missing = [name for name in features if name not in source.columns]
         if missing:
-            raise InputError(f"Expected the column {missing[0]!r}, got {_listed(source.columns)}.", argument=None)
+            raise InputError(f"Expected the column {missing[0]!r}, got {listed(source.columns)}.", argument=None)
         rows, column, _ = _read(source, label, list(features))
     return rows, column
 
@@ -163,7 +163,7 @@ def _see(file: Path, label: str) -> _Source:
             )
     if label not in table.names:
         raise InputError(
-            f"There is no column {label!r}, the label; the columns are {_listed(table.names)}.", argument="label"
+            f"There is no column {label!r}, the label; the columns are {listed(table.names)}.", argument="label"
         )
     others = frozenset(name for name, kind in table.held_kinds(table.names).items() if kind != "number")
     return _Source(file, table.names, others, table)
@@ -179,7 +179,7 @@ def _features(
     for name in wanted:
         if name not in every:
             raise InputError(
-                f"No file has a column {name!r}; the columns are {_listed(list(every))}.", argument="features"
+                f"No file has a column {name!r}; the columns are {listed(list(every))}.", argument="features"
             )
         having = [source for source in sources.values() if name in source.columns]
         with_text = [source for source in having if name in source.texts]
@@ -205,7 +205,7 @@ def _refuse_without(sources: dict[str, _Source], has: NDArray[np.bool_], given: 
         if not own.any():
             among = "columns of numbers beside the label" if given is None else "columns of numbers besides the label"
             raise InputError(
-                f"{source.file.name}: There are no {among}; the columns are {_listed(source.columns)}.", argument=None
+                f"{source.file.name}: There are no {among}; the columns are {listed(source.columns)}.", argument=None
             )
 
 

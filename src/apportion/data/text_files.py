@@ -7,28 +7,38 @@ separators; the `::` of the MovieLens files is replaced on the way in.
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from apportion.data.arrow_columns import EMPTY_WORDS, casts_to, first_failing, has_decimal_comma, is_truth
+from apportion.data.columns import usually
 from apportion.data.sources import CellKind, HeldKind
-from apportion.data.vocabulary import bad_cell
+from apportion.data.vocabulary import bad_cell, shortened
 from apportion.errors import InputError
 
 _BLOCK_BYTES = 8 << 20
 _SEPARATORS = ("::", "\t", ",", ";", "|")
 _SPACE = " "  # any run of spaces and tabs
 _STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
-_FIRST_LINE_BYTES = 1 << 16
+_FIRST_LINE_BYTES = 1 << 16  # read first; if the line with the names is longer, up to ...
+_LONGEST_FIRST_LINE = 1 << 24
+LINE_END = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no line of text has
 _EXCEL_SEPARATOR = re.compile(rb"(\xef\xbb\xbf)?sep=[^\r\n]\r?\n", re.IGNORECASE)  # a first line for Excel alone
 _ZIP = b"PK\x03\x04"
+_XZ = b"\xfd7zXZ\x00"
+_PACKED = (
+    ("gzip", re.compile(rb"\x1f\x8b")),
+    ("bz2", re.compile(rb"BZh[1-9]1AY&SY")),
+    ("zstd", re.compile(rb"\x28\xb5\x2f\xfd")),
+)  # how compressed files begin
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
@@ -55,21 +65,42 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         columns: names of all columns, for a file without a header line.
         separator: the separator of columns; by default the most frequent candidate.
     """
-    line, before = _first_line(path)
+    first = _first_line(path)
+    line = first.line
     if separator is None:
         separator = max(_SEPARATORS, key=line.count)
         separator = separator if separator in line or not line.split()[1:] else _SPACE
-    split = line.split() if separator == _SPACE else line.split(separator)
-    cells = [cell.strip().strip('"') for cell in split]
+    cells, n_lines = _cells(first.text, separator)
     if columns is not None:
         if len(columns) != len(cells):
-            problem = f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {line!r}."
+            problem = f"Expected {len(columns)} columns, as named, got {len(cells)} in the line {shortened(line)}."
             raise InputError(problem, argument="columns")
-        return Layout(separator, tuple(columns), lines_before=before)
+        if tuple(columns) == cells or _are_names(cells):
+            problem = f"The first line {shortened(line)} holds the names of the columns, not data"
+            raise InputError(problem, argument="columns", remedy="leave out")
+        return Layout(separator, tuple(columns), lines_before=first.before)
     if all(is_number(cell) for cell in cells):
-        problem = f"The first line {line!r} holds numbers, not column names"
+        problem = f"The first line {shortened(line)} holds numbers, not column names"
         raise InputError(problem, argument="columns", remedy="name the columns with")
-    return Layout(separator, tuple(cells), lines_before=before + 1)
+    return Layout(separator, cells, lines_before=first.before + n_lines)
+
+
+def _cells(text: str, separator: str) -> tuple[tuple[str, ...], int]:
+    """Return the cells of the first line, and how many lines of text it takes: a name in quotes may hold an end."""
+    if len(separator) == 1 and separator != _SPACE:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+        try:
+            return tuple(cell.strip() for cell in next(lines)), lines.line_num
+        except csv.Error:  # quotation marks that are no quotation
+            pass
+    line = LINE_END.split(text, maxsplit=1)[0]
+    split = line.split() if separator == _SPACE else line.split(separator)
+    return tuple(cell.strip().strip('"') for cell in split), 1
+
+
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether cells are usual names of a user column and of an item column, so that they are no row of data."""
+    return bool(usually("user", cells) and usually("task", cells))
 
 
 @dataclass
@@ -118,7 +149,7 @@ class TextColumns:
         """Return the approximate number of batches; 0 if unknown, as for a compressed file."""
         import pyarrow as pa
 
-        with _open_bytes(self.path) as stream:
+        with open_bytes(self.path) as stream:
             return math.ceil(self.path.stat().st_size / _BLOCK_BYTES) if isinstance(stream, pa.OSFile) else 0
 
     def first_types(self) -> dict[str, Any]:
@@ -187,7 +218,7 @@ class TextColumns:
             where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
                 f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
-                f"{row.expected_columns} were expected: {row.text!r}.",
+                f"{row.expected_columns} were expected: {shortened(row.text)}{_why(row.text)}.",
                 argument=None,
             )
 
@@ -202,6 +233,11 @@ def _first_filled(cells: Any) -> str | None:
     place = pc.index(empty, False).as_py()
     cell: str | None = cells[max(place, 0)].as_py()
     return cell
+
+
+def _why(row: str) -> str:
+    """Return a guess at why a row is malformed, to be added to the sentence."""
+    return " (a quotation mark is not closed)" if row.count('"') % 2 else ""
 
 
 def _arrow_type(kind: CellKind, suggested: Any) -> Any:
@@ -250,11 +286,14 @@ def held_by(cell: str | None) -> HeldKind:
     return "time"
 
 
-def _open_bytes(path: Path) -> Any:
-    """Return the file's bytes, decompressed if its name ends in .gz, .bz2 or .zst."""
+def open_bytes(path: Path) -> Any:
+    """Return the file's bytes, decompressed if they begin as gzip, bzip2 or Zstandard do, whatever the file's name."""
     import pyarrow as pa
 
-    return pa.input_stream(str(path))
+    with path.open("rb") as stream:
+        beginning = stream.read(16)
+    packed = next((how for how, mark in _PACKED if mark.match(beginning)), None)
+    return pa.input_stream(str(path), compression=packed)
 
 
 def refuse_other_encodings(beginning: bytes) -> None:
@@ -267,6 +306,8 @@ def refuse_other_encodings(beginning: bytes) -> None:
             "This is a ZIP archive or a spreadsheet (.xlsx); unpack it, or save the sheet as CSV in UTF-8.",
             argument=None,
         )
+    if beginning.startswith(_XZ):
+        raise InputError("The file is compressed in xz, which is not supported; unpack it.", argument=None)
     if beginning.startswith(_OTHER_MARKS) or _CONTROL.search(beginning.lstrip(b"\r\n").split(b"\n", 1)[0]):
         raise InputError(
             "The file is not text in UTF-8 (it looks like UTF-16 or a binary file); save it as CSV in UTF-8.",
@@ -274,19 +315,42 @@ def refuse_other_encodings(beginning: bytes) -> None:
         )
 
 
-def _first_line(path: Path) -> tuple[str, int]:
-    """Return the first non-empty line but that of Excel's separator, and the number of lines before it."""
-    with _open_bytes(path) as stream:
-        beginning: bytes = stream.read(_FIRST_LINE_BYTES)
+@dataclass(frozen=True)
+class _First:
+    """The text from the first filled line on, as far as it was read, and the number of lines before it."""
+
+    text: str
+    before: int
+
+    @property
+    def line(self) -> str:
+        """The first line, without its end."""
+        return LINE_END.split(self.text, maxsplit=1)[0]
+
+
+def _first_line(path: Path) -> _First:
+    """Return the text from the first filled line on but that of Excel's separator."""
+    beginning = _beginning(path)
     refuse_other_encodings(beginning)
     filled = beginning.lstrip(b"\r\n")
     if excel := _EXCEL_SEPARATOR.match(filled):
         filled = filled[excel.end() :]
-    line = filled.split(b"\n", 1)[0]
-    text = line.decode("utf-8-sig", errors="replace").rstrip("\r")
-    if not text.strip():
+    before = len(beginning[: len(beginning) - len(filled)].splitlines())
+    first = _First(filled.decode("utf-8-sig", errors="replace"), before)
+    if not first.line.strip():
         raise InputError("The file is empty.", argument=None)
-    return text, beginning[: len(beginning) - len(filled)].count(b"\n")
+    return first
+
+
+def _beginning(path: Path) -> bytes:
+    """Return the beginning of a file, with at least one whole filled line if it is not longer than any sensible one."""
+    with open_bytes(path) as stream:
+        beginning: bytes = stream.read(_FIRST_LINE_BYTES)
+        more = beginning
+        while more and len(beginning) < _LONGEST_FIRST_LINE and not beginning.lstrip(b"\r\n").count(b"\n"):
+            more = stream.read(_FIRST_LINE_BYTES)
+            beginning += more
+    return beginning
 
 
 def _opened(path: Path, separator: str) -> Any:
@@ -294,10 +358,10 @@ def _opened(path: Path, separator: str) -> Any:
     import pyarrow as pa
 
     if separator == _SPACE:
-        return pa.PythonFile(_Collapsing(_open_bytes(path)), mode="r")
+        return pa.PythonFile(_Collapsing(open_bytes(path)), mode="r")
     if len(separator) == 1:
-        return _open_bytes(path)
-    return pa.PythonFile(_Replacing(_open_bytes(path), separator.encode()), mode="r")
+        return open_bytes(path)
+    return pa.PythonFile(_Replacing(open_bytes(path), separator.encode()), mode="r")
 
 
 class _Collapsing(io.RawIOBase):

@@ -27,6 +27,7 @@ Ids = NDArray[Any]
 ENCODABLE: Final = "text that UTF-8 can encode, without half of a surrogate pair"
 
 _NUMBERS = (int, float, np.number)
+_LONGEST_SHOWN = 160  # characters of a cell in a message
 _SPAN_PER_ID = 8  # a lookup table may be this many times longer than the vocabulary ...
 _SPAN_ALWAYS = 1 << 16  # ... or this long in any case
 
@@ -73,7 +74,9 @@ class Vocabulary:
     def id_of(self, code: int) -> int | str:
         """Return the id of one code, as a Python value."""
         if not 0 <= code < len(self):
-            raise InputError(f"Expected a {self.name} code from 0 to {len(self) - 1}, got {code}.", argument="code")
+            raise InputError(
+                f"Expected the code of one {self.name} from 0 to {len(self) - 1}, got {code}.", argument="code"
+            )
         id_: int | str = self._ids[code : code + 1].tolist()[0]
         return id_
 
@@ -106,8 +109,8 @@ class Vocabulary:
         if not len(wanted) or not len(self):
             return np.full(len(wanted), -1, np.int32)
         if (wanted.dtype == np.int64) == self.holds_text:
-            kind, got = ("text" if self.holds_text else "an integer"), wanted[:1].tolist()[0]
-            raise InputError(f"Expected {kind} for a {self.name}, got {got!r}.", argument="ids")
+            kind, got = ("text" if self.holds_text else "integers"), wanted[:1].tolist()[0]
+            raise InputError(f"The ids of {self.name}s are {kind} here, got {got!r}.", argument="ids")
         if self._lookup is None:
             self._lookup = _Lookup(self._ids)
         return self._lookup(wanted)
@@ -219,7 +222,8 @@ def checked_ids(ids: ArrayLike, name: str) -> NDArray[Any]:
     """Return ids as int64, or as text in the form in which it came. Refuse anything else."""
     array = as_array(ids)
     if array.ndim != 1:
-        raise InputError(f"Expected {name} as a one-dimensional array, got shape {array.shape}.", argument=name)
+        got = f"shape {array.shape}" if array.ndim else type(ids).__name__
+        raise InputError(f"Expected {name} as a one-dimensional array, got {got}.", argument=name)
     if array.dtype == np.int64 or array.dtype.kind in "UT":
         return array
     if array.dtype.kind in "iu":
@@ -293,11 +297,21 @@ def bad_cell(
     column: str, value: object, row: int, expected: str, argument: str | None = None, remedy: str | None = None
 ) -> InputError:
     """Return the sentence about one cell, and what to do about it; rows of data are counted from 1."""
-    holds = "is empty" if value is None else f"holds {value!r}"
+    holds = "is empty" if value is None else f"holds {shortened(value)}"
     problem = f"Column {column!r} {holds} in row {row} (counting data rows from 1); expected {expected}"
     if remedy is None:
         return InputError(f"{problem}.", argument=argument)
     return InputError(problem, argument=argument, remedy=remedy)
+
+
+def shortened(value: object) -> str:
+    """Return how Python writes a value; the middle of a long one is left out.
+
+    >>> shortened("x" * 1000) == "'" + "x" * 59 + "..." + "x" * 19 + "'"
+    True
+    """
+    written = repr(value)
+    return written if len(written) <= _LONGEST_SHOWN else f"{written[:60]}...{written[-20:]}"
 
 
 def largest_exact(bits: int) -> int:

@@ -21,6 +21,7 @@ from apportion.privacy.statement import DEFAULTS, Statement, Tuning
 OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
+_NARROWEST, _NARROWEST_PART = 1e-30, 1e-5  # of a scale: its width, also as a part of its larger end
 _MOST = {"dimension": 10_000, "rounds": 200}  # with larger values, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "rules", "window", "tuning",
@@ -129,8 +130,8 @@ class InteractionsEstimator(EngineEstimator):
         return nullcontext(data if hasattr(data, "as_users") else Interactions.from_frame(data))
 
     def _budget(self) -> Budget:
-        if self.n_users is not None and self.n_users < 1:
-            problem = f"Expected a declared number of users of at least 1, got {self.n_users}."
+        if self.n_users is not None and not (self.n_users >= 1 and float(self.n_users).is_integer()):
+            problem = f"Expected a whole declared number of users, of at least 1, got {self.n_users!r}."
             raise InputError(problem, argument="n_users")
         return Budget(self.epsilon, self.delta)
 
@@ -186,8 +187,14 @@ class SettingsEstimator(InteractionsEstimator):
 def check_value_range(value_range: tuple[float, float]) -> None:
     """Refuse a scale of values that is empty, or so wide that arithmetic could fail."""
     low, high = value_range
-    if not (low < high and max(abs(low), abs(high)) <= _LARGEST_VALUE):
+    largest = max(abs(low), abs(high))
+    if not (low < high and largest <= _LARGEST_VALUE):
         problem = f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high})."
+        raise InputError(problem, argument="value_range")
+    if high - low < max(_NARROWEST, _NARROWEST_PART * largest):
+        problem = (
+            f"Expected a value range that float32 can divide finely, got ({low}, {high}); shift or scale the values."
+        )
         raise InputError(problem, argument="value_range")
 
 

@@ -27,6 +27,7 @@ from apportion.errors import InputError
 from apportion.evaluation.results import Evaluation, MetricValue, slice_means
 from apportion.evaluation.slices import PopularitySlices
 from apportion.linalg.fixed_order import top_columns
+from apportion.recommend.histories import check_same_ids
 
 RECALL_AT_BY_SLICE: Final = (100, 80, 60, 40, 20)
 """Cut-offs for five slices, rarest first: 20 for the most popular one and 20 more for each that is rarer."""
@@ -272,6 +273,7 @@ def check_targets(
             f"got {history.n_users} x {history.n_tasks} and {targets.n_users} x {targets.n_tasks}.",
             argument=None,
         )
+    check_same_ids(history, targets)
     if slices is not None and len(slices.of_task) != targets.n_tasks:
         raise InputError(f"Expected slices of {targets.n_tasks} tasks, got {len(slices.of_task)}.", argument="slices")
     _refuse_shown_targets(history, targets)

@@ -37,13 +37,12 @@ class Budget:
     _mu: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", float(self.epsilon))  # float16 rounding would carry over into mu
-        object.__setattr__(self, "delta", float(self.delta))
+        for name in ("epsilon", "delta", "keys_delta"):  # as float64: float16 rounding would carry over into mu
+            object.__setattr__(self, name, _number(getattr(self, name), name))
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"Expected a finite epsilon > 0, got {self.epsilon}.", argument="epsilon")
         if not (self.delta == 0 or 1e-300 < self.delta < 1):
             raise InputError(f"Expected a delta of 0, or above 1e-300 and below 1, got {self.delta}.", argument="delta")
-        object.__setattr__(self, "keys_delta", float(self.keys_delta))
         if not 0 <= self.keys_delta <= self.delta:
             raise InputError(
                 f"Expected a part for keys from 0 to delta = {self.delta}, got {self.keys_delta}.", argument="delta"
@@ -155,3 +154,11 @@ def _scale_to_whole(fractions: Mapping[str, float], available: float) -> float:
         listed = ", ".join(f"{name}={part:g}" for name, part in fractions.items())
         raise BudgetError(f"The plan asks for {asked:.6g} of the budget, but only {available:.6g} is left ({listed}).")
     return (1 - _KEPT_BACK) * min(1.0, available / asked) if asked else 1.0
+
+
+def _number(given: object, name: str) -> float:
+    try:
+        return float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        argument = "delta" if name == "keys_delta" else name
+        raise InputError(f"Expected {name} as a number, got {given!r}.", argument=argument) from None

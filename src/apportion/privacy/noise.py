@@ -126,6 +126,6 @@ def noise_source(given: NoiseSource | str | None) -> NoiseSource:
         return SystemNoise()
     if given == "exact":
         return SystemNoise(exact=True)
-    if isinstance(given, str):
+    if isinstance(given, str) or not hasattr(given, "exact") or not hasattr(given, "key"):
         raise InputError(f"Expected noise to be 'secure', 'exact' or a noise source, got {given!r}.", argument="noise")
     return given

@@ -30,6 +30,7 @@ from apportion.privacy.statement import Statement
 from apportion.recommend.categories import Categories
 from apportion.recommend.choosing import choice_coefficients, constants, ranking_features, ranking_of, with_rows
 from apportion.recommend.features.new_items import WITHOUT_FEATURES, NewItemMap, joined_ids
+from apportion.recommend.histories import check_history, check_targets
 from apportion.recommend.ranking import Caps, best_columns, best_items, history_of
 
 _USERS_AT_A_TIME: Final = 1024
@@ -286,8 +287,9 @@ class ItemModel(ABC):
             caps: see `history`.
         """
         scored = scored or self
-        if not 1 <= k <= scored.n_tasks:
-            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of items, got {k}.", argument="k")
+        self._check_tasks(history)
+        if not (isinstance(k, int | np.integer) and 1 <= k <= scored.n_tasks):
+            raise InputError(f"Expected k from 1 to {scored.n_tasks}, the number of items, got {k!r}.", argument="k")
         limits = scored._caps(caps)
         users = np.flatnonzero(np.diff(history.by_user.indptr)).astype(np.int32)
         ranking = self._ranking(history, scored)
@@ -362,12 +364,7 @@ class ItemModel(ABC):
         return scores.astype(np.float32, copy=False)
 
     def _check_tasks(self, history: Interactions) -> None:
-        if history.task_ids is not self.task_ids and history.task_ids != self.task_ids:
-            raise InputError(
-                f"The history's list of {history.n_tasks} items is not the model's ({self.n_tasks}); "
-                "build it with task_ids=model.task_ids.ids.",
-                argument="history",
-            )
+        check_history(history, self.task_ids)
 
 
 @final
@@ -423,6 +420,8 @@ class RatingModel(ItemModel):
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float32]:
         """Predict the targets' values, in their order, from the users' histories."""
+        self._check_tasks(history)
+        check_targets(history, targets)
         vectors = self.user_vectors(history)
         features = self.fold_in.features
         predicted = np.empty(targets.n_observations, dtype=np.float32)

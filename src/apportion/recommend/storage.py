@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -74,7 +75,7 @@ def save(model: ItemModel, path: str | Path) -> None:
 
 def refuse_unless_model(target: Path) -> None:
     """Refuse a path that holds something other than a model, because it would be replaced."""
-    if not target.exists():
+    if not target.exists() and not target.is_symlink():
         return
     ours = {_TENSORS, _DESCRIPTION, _STATEMENT, REPORT, CARD}
     names = {file.name for file in target.iterdir()} if target.is_dir() else {target.name}
@@ -114,12 +115,12 @@ def load(path: str | Path, *, encoder: Any = None) -> ItemModel:
         raise InputError(f"There is no saved model at {str(folder)!r}.", argument=None)
     try:
         model = _loaded(folder)
+        _check(model)
     except InputError:
         raise
     except Exception as damage:  # whatever a damaged file makes its reader raise
-        raise InputError(
-            f"The model at {str(folder)!r} is damaged: {type(damage).__name__}.", argument=None
-        ) from damage
+        said = str(damage) if isinstance(damage, _OddPartError) else type(damage).__name__
+        raise InputError(f"The model at {str(folder)!r} is damaged: {said}.", argument=None) from damage
     if encoder is not None:
         if model.feature_map is None:
             raise InputError(f"The model at {str(folder)!r} has no encoder, so it needs no module.", argument="encoder")
@@ -154,7 +155,7 @@ def _loaded(folder: Path) -> ItemModel:
         vectors=tensors["vectors"],
         popularity=tensors["popularity"],
         reliability=tensors["reliability"],
-        task_ids=Vocabulary(ids, name=description["task_name"], declared=description["tasks_declared"]),
+        task_ids=_items(ids, description),
         statement=Statement.from_json(statement.read_text(encoding="utf-8")) if description["private"] else None,
         offset=description["offset"],
         value_range=(description["value_range"][0], description["value_range"][1]),
@@ -166,6 +167,42 @@ def _loaded(folder: Path) -> ItemModel:
     titles = zip(model.task_ids, description.get("titles") or (), strict=False)
     model.titles = {task: title for task, title in titles if title is not None}
     return model
+
+
+def _items(ids: Any, description: dict[str, Any]) -> Vocabulary:
+    try:
+        return Vocabulary(ids, name=description["task_name"], declared=description["tasks_declared"])
+    except InputError as error:
+        raise _OddPartError(f"the list of items: {error.problem.rstrip('.')}") from None
+
+
+class _OddPartError(ValueError):
+    """A part of a stored model that no fit writes."""
+
+
+def _check(model: ItemModel) -> None:
+    """Refuse numbers that no fit writes: with them, scores would be wrong or would fail later."""
+    low, high = model.value_range
+    for name, number in (("offset", model.offset), ("value_range", low), ("value_range", high)):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise _OddPartError(f"{name} holds {number!r}, not a finite number")
+    if not low < high:
+        raise _OddPartError(f"value_range goes from {low} to {high}")
+    n_tasks, length = model.fold_in.features.shape
+    for name, array, shape in (
+        ("the list of items", model.task_ids.ids, (n_tasks,)),
+        ("vectors", model.vectors[:, :0], (n_tasks, 0)),
+        ("popularity", model.popularity, (n_tasks,)),
+        ("reliability", model.reliability, (n_tasks,)),
+        ("weights of observations", model.fold_in.observation_weights, (n_tasks,)),
+        ("base", model.fold_in.base, (length, length)),
+        ("right-hand side", model.fold_in.base_rhs, (length,)),
+    ):
+        if array.shape != shape:
+            raise _OddPartError(f"{name}: expected shape {shape}, got {array.shape}")
+    parts = (*vars(model.fold_in).values(), model.vectors, model.popularity, model.reliability)
+    if not all(np.isfinite(part).all() for part in parts):
+        raise _OddPartError("a tensor holds a number that is not finite")
 
 
 def _model_kind(name: object) -> type[ItemModel] | None:

@@ -122,10 +122,17 @@ def _title(task: int | str, titles: Titles) -> str:
 
 
 def settings_in_words(settings: Mapping[str, Any]) -> str:
-    """Format the settings of a fit on one line."""
-    return ", ".join(
-        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in settings.items()
+    """Format the settings of a fit on one line; those without a value follow from released numbers.
+
+    >>> settings_in_words({"rounds": 8, "growth": 1.15, "clip": None})
+    'rounds = 8, growth = 1.15; by rule: clip'
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    by_rule = ", ".join(name for name in settings if name not in given)
+    listed = (
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in given.items()
     )
+    return ", ".join(listed) + (f"; by rule: {by_rule}" if by_rule else "")
 
 
 def features_in_words(model: ItemModel) -> list[str]:

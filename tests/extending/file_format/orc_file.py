@@ -35,6 +35,7 @@ class Orc:
     name = "ORC"
     endings = (".orc",)
     may_be_compressed = False
+    has_tables = False
     fallback = False
 
     def recognises(self, file, beginning):

@@ -71,6 +71,7 @@ class _Arrow:
     name: Final = "Arrow"
     endings: Final = (".feather", ".arrow", ".ipc")
     may_be_compressed: Final = False
+    has_tables: Final = False
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

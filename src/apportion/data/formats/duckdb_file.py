@@ -57,6 +57,7 @@ class _Duck:
     name: Final = "DuckDB"
     endings: Final = (".duckdb", ".ddb")
     may_be_compressed: Final = False
+    has_tables: Final = True
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

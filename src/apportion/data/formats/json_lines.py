@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
+from apportion.data.text_files import open_bytes
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class _OpenJson:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        _refuse_documents(file)
         with self._opened() as reader:
             self._schema = reader.schema
 
@@ -64,12 +67,30 @@ class _OpenJson:
             explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
         )
         try:
-            with pa.input_stream(str(self._file)) as stream, json.open_json(stream, parse_options=options) as reader:
+            with open_bytes(self._file) as stream, json.open_json(stream, parse_options=options) as reader:
                 yield reader
         except pa.ArrowInvalid as error:
-            said = str(error).splitlines()[0].removeprefix("JSON parse error: ")
+            said = _from_one(str(error).splitlines()[0].removeprefix("JSON parse error: "))
             problem = f"The JSON lines cannot be read ({said}); expected one object per line, all with the same types."
             raise InputError(problem, argument=None) from None
+
+
+def _from_one(message: str) -> str:
+    """Return Arrow's message with lines counted from 1, as in every other message."""
+    return re.sub(r"in row (\d+)", lambda found: f"in line {int(found[1]) + 1}", message)
+
+
+def _refuse_documents(file: Path) -> None:
+    """Refuse a file that is one JSON document: an array, or an object over several lines."""
+    with open_bytes(file) as stream:
+        first = stream.read(1 << 16).decode("utf-8-sig", errors="replace").lstrip().split("\n", 1)[0].strip()
+    if first.startswith("[") or first == "{":
+        held = (
+            "one array; `jq -c '.[]'` writes"
+            if first.startswith("[")
+            else "one object over several lines; `jq -c .` writes"
+        )
+        raise InputError(f"The file holds {held} JSON lines, one object per line, as expected here.", argument=None)
 
 
 class _JsonLines:
@@ -78,6 +99,7 @@ class _JsonLines:
     name: Final = "JSON lines"
     endings: Final = _ENDINGS
     may_be_compressed: Final = True
+    has_tables: Final = False
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

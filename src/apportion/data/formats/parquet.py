@@ -53,6 +53,7 @@ class _Parquet:
     name: Final = "parquet"
     endings: Final = (".parquet", ".pq")
     may_be_compressed: Final = False
+    has_tables: Final = False
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

@@ -6,17 +6,28 @@ Any file that no other format recognises is read as one of these.
 from __future__ import annotations
 
 import csv
+import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from apportion.data.sources import CellKind, HeldKind, Opening
-from apportion.data.text_files import Layout, TextColumns, held_by, refuse_other_encodings, see_layout
+from apportion.data.text_files import (
+    LINE_END,
+    Layout,
+    TextColumns,
+    held_by,
+    open_bytes,
+    refuse_other_encodings,
+    see_layout,
+)
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_FILLED_LINE: Final = re.compile(r"[^\r\n]*\S[^\r\n]*")
 _SEPARATORS: Final = ("::", "\t", "|", ";", ",")
 
 Result = TypeVar("Result")
@@ -67,6 +78,7 @@ class _SeparatedText:
     name: Final = "separated text"
     endings: Final = (".csv", ".tsv")
     may_be_compressed: Final = True
+    has_tables: Final = False
     fallback: Final = True
 
     def recognises(self, file: Path, beginning: bytes) -> bool:
@@ -76,14 +88,19 @@ class _SeparatedText:
         return _OpenText(file, see_layout(file, None if how.columns is None else list(how.columns), how.separator))
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
-        content = file.read_bytes()
+        with open_bytes(file) as stream:
+            content = stream.read()
         refuse_other_encodings(content)
-        lines = _decoded(content).lstrip("\ufeff").splitlines()
-        first = next((line for line in lines if line.strip()), "")
+        text = _decoded(content).lstrip("\ufeff")
+        filled = _FILLED_LINE.search(text)
+        first = "" if filled is None else filled[0]
         mark = "::" if "::" in first else max(_SEPARATORS[::-1], key=first.count)
         if mark == "::":
-            return [line.split(mark) for line in lines]
-        return list(csv.reader(lines, delimiter=mark))
+            return [line.split(mark) for line in LINE_END.split(text) if line]
+        try:
+            return list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+        except csv.Error as error:
+            raise InputError(f"The file cannot be read: {error}.", argument=None) from None
 
 
 FORMAT: Final = _SeparatedText()

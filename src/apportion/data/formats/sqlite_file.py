@@ -56,6 +56,7 @@ class _Sqlite:
     name: Final = "SQLite"
     endings: Final = (".sqlite", ".sqlite3")
     may_be_compressed: Final = False
+    has_tables: Final = True
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

@@ -18,6 +18,7 @@ class _UserFolder:
     name: Final = "folder of users"
     endings: Final[tuple[str, ...]] = ()
     may_be_compressed: Final = False
+    has_tables: Final = False
     fallback: Final = False
 
     def recognises(self, file: Path, beginning: bytes) -> bool:

@@ -94,7 +94,7 @@ class _DividedOverKeys(Contribution):
 class KeyCounts(_DividedOverKeys):
     """Σ_j 1/√n_j for every key, for Gaussian noise: a user's squares add up to 1."""
 
-    words = "1/sqrt(n^j)"
+    words = "1/sqrt(their number)"
 
     @property
     def steps(self) -> NDArray[np.int64]:
@@ -114,7 +114,7 @@ class KeyCounts(_DividedOverKeys):
 class KeyShares(_DividedOverKeys):
     """Σ_j 1/n_j for every key, for Laplace noise: a user's weights add up to 1."""
 
-    words = "1/n^j"
+    words = "1/their number"
 
     @property
     def steps(self) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from apportion.errors import InputError
 from apportion.linalg.fixed_order import dot_rows
 from apportion.losses import ConvexLoss, Logistic, PseudoHuber
 from apportion.published.public_features.user_regressions import newton
+from apportion.recommend.histories import check_targets
 from apportion.recommend.model import ItemModel, row_chunks
 
 _STORED: dict[str, type[Any]] = {"Logistic": Logistic, "PseudoHuber": PseudoHuber}
@@ -74,6 +75,8 @@ class ConvexModel(ItemModel):
 
     def predict(self, history: Interactions, targets: Interactions) -> NDArray[np.float64]:
         """Return scores of the targets: log odds under a logistic loss, values under a loss of residuals."""
+        self._check_tasks(history)
+        check_targets(history, targets)
         vectors = self._solved(history)
         features = self.fold_in.features
         result = np.empty(targets.n_observations)

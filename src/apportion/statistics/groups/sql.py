@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apportion.data.time_bins import BINS
+from apportion.data.vocabulary import shortened
 from apportion.errors import InputError
 
 _OF_VALUES: Final = {
@@ -84,7 +85,8 @@ def _node(text: str) -> Mapping[str, Any]:
     """The one SELECT of a text, without anything that has no private form here."""
     held = _parsed(text)
     if held.get("error"):
-        raise InputError(f"Expected a query in SQL: {held['error_message'].rstrip('.!')}.", argument="sql")
+        said = str(held["error_message"]).rstrip("!.")
+        raise InputError(f"Expected one SELECT in SQL, got {shortened(text)} ({said}).", argument="sql")
     if len(held["statements"]) != 1:
         raise InputError(f"Expected one query in SQL, got {len(held['statements'])}.", argument="sql")
     node: Mapping[str, Any] = held["statements"][0]["node"]
