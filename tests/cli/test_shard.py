@@ -147,6 +147,12 @@ def test_a_fit_that_was_stopped_goes_on(run, users, checkpoint, folder, monkeypa
         assert (folder / "model" / name).read_bytes() == (folder / "whole" / name).read_bytes()
 
 
+def test_a_checkpoint_of_other_rows_of_a_folder_is_refused(run, refused, users, checkpoint):
+    asked = ("fit", users, *SMALL, *checkpoint, "--items", "from-data")
+    run(*asked, "--min-value", "4", "--out", "model")
+    assert "is of a fit with other data" in refused(*asked, "--min-value", "3", "--out", "another")
+
+
 def test_a_checkpoint_of_other_data_is_refused(run, refused, users, ratings, checkpoint):
     run("fit", users, *SMALL, *checkpoint, "--out", "model")
     assert "--checkpoint: The checkpoint 'going-on' is of a fit with other data" in refused(

@@ -79,7 +79,7 @@ def test_rows_that_are_held_out_are_worked_out_once_for_each_shard_and_list_of_i
         expected = [rows_of(part.with_rows(~rule.of(part))) for part in held.as_users.parts()]
         assert sum(map(len, expected)) < sum(part.n_rows for part in held.as_users.parts())
         rule.calls.clear()
-        kept = held.mapped(rule.kept)
+        kept = held.mapped(rule.kept, "held out")
         for _ in range(3):
             assert [rows_of(part) for part in kept.as_users.parts()] == expected
         assert len(rule.calls) == len(expected)
@@ -88,7 +88,7 @@ def test_rows_that_are_held_out_are_worked_out_once_for_each_shard_and_list_of_i
 @pytest.mark.parametrize("passes", [1, 2])
 def test_users_of_a_shard_leave_memory_when_nobody_holds_them(tmp_path, passes):
     data, _ = long_tailed_ratings(400, 30, 6_000, rank=1, rng=np.random.default_rng(1))
-    kept = folder_of(data, tmp_path / "users", bits=3).mapped(HeldOut(0.1, most=1).kept).as_users
+    kept = folder_of(data, tmp_path / "users", bits=3).mapped(HeldOut(0.1, most=1).kept, "held out").as_users
     gc.collect()
     gc.disable()  # memory is bounded without its help
     try:
@@ -172,6 +172,23 @@ def test_a_file_of_equal_size_and_time_that_takes_the_place_of_a_shard_is_checke
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(InputError):
         rows_of(users)
+
+
+def test_a_digest_tells_data_with_other_changes_apart(folder):
+    users = UserFolder.open(folder)
+    codes = np.arange(users.n_tasks, dtype=np.int32)
+    fewer = np.where(codes == 1, -1, codes).astype(np.int32)
+    read = [
+        users,
+        UserFolder.open(folder, value=IGNORE),
+        users.mapped(lambda part: part, "clicks of at least 3.0"),
+        users.mapped(lambda part: part, "clicks of at least 4.0"),
+        users.recoded(codes, users.task_ids),
+        users.recoded(fewer, users.task_ids),
+        users.recoded(codes, users.task_ids).recoded(codes, users.task_ids),
+    ]
+    assert len({each.digest for each in read}) == len(read)
+    assert users.recoded(codes, users.task_ids).digest == users.recoded(codes.copy(), users.task_ids).digest
 
 
 def test_values_that_are_ignored_are_ones(folder):

@@ -7,6 +7,7 @@ with whole users. Changes to rows, such as leaving out items that are not listed
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -154,6 +155,7 @@ class UserFolder:
         as_users: the users, for engines.
         task_ids: what task codes stand for.
         manifest: what the folder holds.
+        changes: what is done to rows as they are read, in words.
 
     Example:
         >>> from apportion import PrivateClickRecommender
@@ -164,6 +166,7 @@ class UserFolder:
     as_users: ShardedUsers
     task_ids: Vocabulary
     manifest: FolderManifest
+    changes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, value: ColumnChoice = None) -> UserFolder:
@@ -190,12 +193,18 @@ class UserFolder:
 
     def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> UserFolder:
         """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
-        changed = self.mapped(partial(Users.recoded, codes=codes, n_tasks=len(task_ids)))
+        words = f"on a list of {len(task_ids)}: {hashlib.sha256(np.ascontiguousarray(codes, '<i4').data).hexdigest()}"
+        changed = self.mapped(partial(Users.recoded, codes=codes, n_tasks=len(task_ids)), words)
         return replace(changed, task_ids=task_ids)
 
-    def mapped(self, change: Change) -> UserFolder:
-        """Return the folder with a change to each part of the users, made as it is read."""
-        return replace(self, as_users=self.as_users.mapped(change))
+    def mapped(self, change: Change, words: str) -> UserFolder:
+        """Return the folder with a change to each part of the users, made as it is read.
+
+        Args:
+            change: the change.
+            words: all that it depends on; by these a checkpoint knows whether the data are the same.
+        """
+        return replace(self, as_users=self.as_users.mapped(change), changes=(*self.changes, words))
 
     def first_task(self, among: NDArray[np.bool_]) -> int | None:
         """Return the first task among these: the list of a folder holds tasks that some user has."""
@@ -208,8 +217,8 @@ class UserFolder:
     @property
     def digest(self) -> str:
         """A digest of what the folder holds and how it is read; private, as the data are."""
-        told = f"{self.as_users.reader.value}\0{len(self.as_users.changes)}\0{self.manifest.to_json()}"
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        told = json.dumps([self.as_users.reader.value, self.changes, self.manifest.to_json()])
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"UserFolder({self.as_users.reader.folder.name!r}, n_tasks={self.n_tasks})"
