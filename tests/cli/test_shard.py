@@ -65,6 +65,36 @@ def test_other_commands_load_a_folder_and_say_so(run, ratings, users):
     assert "loads the folder of users into memory" in there.stderr
 
 
+@pytest.mark.parametrize("statistic", ["sum", "variance", "histogram"])
+def test_statistics_of_values_load_a_folder_with_and_without_groups(run, ratings, users, statistic):
+    asked = ("--value", "rating", "--range", "1", "5", *ASKED)
+    for by in ((), ("--by", "item")):
+        here, there = (run(statistic, data, *asked, *by) for data in (ratings, users))
+        assert here.json == there.json
+        assert "loads the folder of users into memory" in there.stderr
+
+
+def test_a_query_takes_a_folder(run, ratings, users):
+    pytest.importorskip("duckdb")
+    here, there = (
+        run("query", f"SELECT sum(rating) FROM '{data}'", "--range", "1", "5", *ASKED) for data in (ratings, users)
+    )
+    assert here.json == there.json
+
+
+def test_users_of_a_folder_get_recommendations(run, ratings, users, folder):
+    run("fit", users, *SMALL, "--out", "model")
+    for data, out in ((ratings, "one.csv"), (users, "two.csv")):
+        run("recommend", "model", data, "--out", out)
+    one, two = (sorted((folder / name).read_text().splitlines()) for name in ("one.csv", "two.csv"))
+    assert one == two
+
+
+def test_a_model_is_audited_with_the_folder_that_it_was_fitted_to(run, users):
+    run("fit", users, *SMALL, "--out", "model")
+    assert "No violation was found" in run("audit", "model", "--data", users).stdout
+
+
 def test_a_statistic_names_the_columns_that_a_folder_has(run, users):
     asked = ("mean", users, "--range", "1", "5", *ASKED)
     assert "there is no column of numbers 'hours'; those kept are" in run(*asked, "--value", "hours", code=2).stderr
