@@ -95,6 +95,13 @@ def test_a_model_is_audited_with_the_folder_that_it_was_fitted_to(run, users):
     assert "No violation was found" in run("audit", "model", "--data", users).stdout
 
 
+def test_a_study_names_a_folder(run, users, folder):
+    study = '[data]\npath = "users"\nkind = "ratings"\nvalue_range = [1, 5]\nvalidation = 0.1\ntest = 0.1\n'
+    study += '[budgets]\nepsilon = [5]\ndelta = 1e-6\nseeds = [0]\n[[methods]]\nmethod = "statistics"\nrounds = 1\n'
+    (folder / "study.toml").write_text(study)
+    assert "users: this command loads the folder of users into memory" in run("compare", "study.toml").stderr
+
+
 def test_a_statistic_names_the_columns_that_a_folder_has(run, users):
     asked = ("mean", users, "--range", "1", "5", *ASKED)
     assert "there is no column of numbers 'hours'; those kept are" in run(*asked, "--value", "hours", code=2).stderr
