@@ -130,6 +130,7 @@ def test_rows_of_a_query_can_be_taken(run, ratings, rows):
     [
         (("nothing.csv", "--out", "u"), "There is no file 'nothing.csv'"),
         (("--out", "u"), "Name at least one file"),
+        (("ratings.csv", "*.csv", "--out", "u"), "File 'ratings.csv' is named twice"),
         (("ratings.csv", "--out", "ratings.csv"), "exists already"),
         (("ratings.csv", "--out", "u", "--keep", "mood"), "There is no column 'mood'"),
         (("--query", "SELECT nonsense", "--out", "u"), "The query failed"),
