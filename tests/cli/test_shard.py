@@ -65,6 +65,43 @@ def test_other_commands_load_a_folder_and_say_so(run, ratings, users):
     assert "loads the folder of users into memory" in there.stderr
 
 
+@pytest.mark.parametrize("statistic", ["sum", "variance", "histogram"])
+def test_statistics_of_values_load_a_folder_with_and_without_groups(run, ratings, users, statistic):
+    asked = ("--value", "rating", "--range", "1", "5", *ASKED)
+    for by in ((), ("--by", "item")):
+        here, there = (run(statistic, data, *asked, *by) for data in (ratings, users))
+        assert here.json == there.json
+        assert "loads the folder of users into memory" in there.stderr
+
+
+def test_a_query_takes_a_folder(run, ratings, users):
+    pytest.importorskip("duckdb")
+    here, there = (
+        run("query", f"SELECT sum(rating) FROM '{data}'", "--range", "1", "5", *ASKED) for data in (ratings, users)
+    )
+    assert here.json == there.json
+
+
+def test_users_of_a_folder_get_recommendations(run, ratings, users, folder):
+    run("fit", users, *SMALL, "--out", "model")
+    for data, out in ((ratings, "one.csv"), (users, "two.csv")):
+        run("recommend", "model", data, "--out", out)
+    one, two = (sorted((folder / name).read_text().splitlines()) for name in ("one.csv", "two.csv"))
+    assert one == two
+
+
+def test_a_model_is_audited_with_the_folder_that_it_was_fitted_to(run, users):
+    run("fit", users, *SMALL, "--out", "model")
+    assert "No violation was found" in run("audit", "model", "--data", users).stdout
+
+
+def test_a_study_names_a_folder(run, users, folder):
+    study = '[data]\npath = "users"\nkind = "ratings"\nvalue_range = [1, 5]\nvalidation = 0.1\ntest = 0.1\n'
+    study += '[budgets]\nepsilon = [5]\ndelta = 1e-6\nseeds = [0]\n[[methods]]\nmethod = "statistics"\nrounds = 1\n'
+    (folder / "study.toml").write_text(study)
+    assert "users: this command loads the folder of users into memory" in run("compare", "study.toml").stderr
+
+
 def test_a_statistic_names_the_columns_that_a_folder_has(run, users):
     asked = ("mean", users, "--range", "1", "5", *ASKED)
     assert "there is no column of numbers 'hours'; those kept are" in run(*asked, "--value", "hours", code=2).stderr
@@ -93,6 +130,7 @@ def test_rows_of_a_query_can_be_taken(run, ratings, rows):
     [
         (("nothing.csv", "--out", "u"), "There is no file 'nothing.csv'"),
         (("--out", "u"), "Name at least one file"),
+        (("ratings.csv", "*.csv", "--out", "u"), "File 'ratings.csv' is named twice"),
         (("ratings.csv", "--out", "ratings.csv"), "exists already"),
         (("ratings.csv", "--out", "u", "--keep", "mood"), "There is no column 'mood'"),
         (("--query", "SELECT nonsense", "--out", "u"), "The query failed"),
@@ -145,6 +183,12 @@ def test_a_fit_that_was_stopped_goes_on(run, users, checkpoint, folder, monkeypa
     assert "4 releases are stored in going-on" in said
     for name in ("model.safetensors", "statement.json"):
         assert (folder / "model" / name).read_bytes() == (folder / "whole" / name).read_bytes()
+
+
+def test_a_checkpoint_of_other_rows_of_a_folder_is_refused(run, refused, users, checkpoint):
+    asked = ("fit", users, *SMALL, *checkpoint, "--items", "from-data")
+    run(*asked, "--min-value", "4", "--out", "model")
+    assert "is of a fit with other data" in refused(*asked, "--min-value", "3", "--out", "another")
 
 
 def test_a_checkpoint_of_other_data_is_refused(run, refused, users, ratings, checkpoint):

@@ -258,6 +258,22 @@ def test_a_run_that_is_sent_takes_its_own_rows_along_and_nothing_else():
     np.testing.assert_array_equal(again.by_task.indices, run.by_task.indices)
 
 
+def test_users_that_are_sent_take_their_keys_along_and_not_what_makes_them():
+    data = random_interactions(5, n_users=60).as_users
+    assert b"partial" not in pickle.dumps(data)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).keys, data.keys)
+
+
+@pytest.mark.parametrize("left_out", [0.0, 0.1, 0.9])
+def test_users_without_rows_at_some_positions_are_those_with_the_other_rows(left_out):
+    users = random_interactions(7, n_users=60).as_users
+    mask = np.random.default_rng(1).random(users.n_rows) >= left_out
+    expected, found = users.with_rows(mask), users.without_rows(np.flatnonzero(~mask))
+    np.testing.assert_array_equal(found.indptr, expected.indptr)
+    for name in ("tasks", "values"):
+        np.testing.assert_array_equal(found.column(name), expected.column(name))
+
+
 def test_printing_users_shows_their_columns_and_none_of_their_rows():
     users = users_of([2, 1, 4])
     assert repr(users) == "Users(tasks, values, features; values hidden)" == str(users)

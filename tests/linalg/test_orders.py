@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apportion import linalg
 from apportion.errors import InputError
-from apportion.linalg.orders import chosen, copied, stable_order, take
+from apportion.linalg.orders import chosen, copied, stable_order, take, without
 
 BACKENDS = ["numpy", *(["compiled"] if linalg.compiled_available() else [])]
 
@@ -70,3 +70,23 @@ def test_chosen_values_are_those_of_numpy(kept, backend):
         for values in (rng.random(n), np.arange(n, dtype=np.int32), rng.random((n, 2)), np.arange(2 * n)[::2]):
             with linalg.use_backend(backend):
                 assert np.array_equal(chosen(values, mask, threads=3), values[mask])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("left_out", [0.0, 0.001, 0.3, 1.0])
+def test_values_without_some_are_those_of_numpy(left_out, backend):
+    rng = np.random.default_rng(3)
+    for length in (0, 1, 7, 20_000):
+        mask = rng.random(length) >= left_out
+        for dtype in (np.int32, np.float64, np.int16):
+            values = rng.integers(0, 99, length).astype(dtype)
+            with linalg.use_backend(backend):
+                assert np.array_equal(without(values, np.flatnonzero(~mask), threads=3), values[mask])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_of_a_matrix_and_strided_values_are_left_out_too(backend):
+    values, positions = np.arange(24.0).reshape(8, 3), np.array([0, 3, 7])
+    with linalg.use_backend(backend):
+        assert np.array_equal(without(values, positions), values[[1, 2, 4, 5, 6]])
+        assert np.array_equal(without(values[:, 0], positions), values[[1, 2, 4, 5, 6], 0])

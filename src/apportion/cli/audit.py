@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from apportion.cli.option_types import FILE, PAGE
+from apportion.cli.option_types import DATA, PAGE
 from apportion.cli.options import DataOptions, collect, data_options, json_option, open_option
 from apportion.cli.outputs import print_json, refuse_folder, say_page, table, write_text
 from apportion.cli.progress import Reporter
@@ -25,7 +25,7 @@ _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement w
 
 @click.command(short_help="Test whether a saved model, or the methods of a study, keep their guarantee.")
 @click.argument("model_or_study", type=click.Path(exists=True, path_type=Path))
-@click.option("--data", "data_file", type=FILE, help="For a model or a list of keys: the data that it was made from.")
+@click.option("--data", "data_file", type=DATA, help="For a model or a list of keys: the data that it was made from.")
 @click.option(
     "--users",
     type=click.IntRange(min=0),

@@ -151,8 +151,10 @@ def in_study_words(error: InputError) -> InputError:
 
 def _file(study: Study, key: str, path: Path) -> Path:
     """Return a file that the study names, relative to the study's own folder."""
+    from apportion.data.on_disk.manifest import is_user_folder
+
     file = path.parent / Path(study.reading[key])
-    if not file.is_file():
+    if not (file.is_file() or (key == "path" and is_user_folder(file))):
         raise InputError(
             f"{path.name}: Expected {key} in [data] to be a file, got {study.reading[key]!r}.", argument=None
         )

@@ -39,7 +39,8 @@ def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
     if isinstance(options.items, Path):
         data, dropped = _on_given_list(data, options, path)
     if options.min_value is not None:
-        data = data.mapped(partial(_clicks_of_at_least, min_value=options.min_value))
+        change = partial(_clicks_of_at_least, min_value=options.min_value)
+        data = data.mapped(change, f"clicks of at least {options.min_value!r}")
     for part in data.as_users.parts():  # also checks every shard before anything is spent
         if kind == "ratings":
             _refuse_outside(part, options.scale, path)

@@ -44,7 +44,7 @@ def given_rows(
     values: Sequence[str],
     reporter: Reporter,
     *,
-    by: Sequence[str] = (),
+    by: Sequence[str] | None = None,
 ) -> Iterator[GivenRows]:
     """Open the columns that a statistic needs.
 
@@ -53,24 +53,26 @@ def given_rows(
         options: whose rows they are, and where they are read.
         values: columns of numbers.
         reporter: shows progress and says remarks.
-        by: columns that divide rows into groups.
+        by: columns that divide rows into groups, perhaps none; None for a statistic without groups, which alone reads
+            a folder of users shard by shard.
     """
+    texts = by or ()
     if options.master is not None:
         with frame_on_cluster(str(file), options, reporter) as (frame, _, engine):
             chosen = [cell_of(frame, name, "double") for name in values]
-            groups = [cell_of(frame, name, "string") for name in by]
+            groups = [cell_of(frame, name, "string") for name in texts]
             selected = frame.select(cell_of(frame, options.user), *chosen, *groups)
-            yield GivenRows(selected, options.user, list(by), engine)
+            yield GivenRows(selected, options.user, list(texts), engine)
         return
     assert not isinstance(file, str)
-    if values and not by and streams(file, options):
+    if values and by is None and streams(file, options):
         held_on_disk, engine_of_disk = opened_folder(file, options, values, reporter)
         yield GivenRows(held_on_disk, options.user, [], engine_of_disk)
         return
-    columns = {**dict.fromkeys(values, "number"), **dict.fromkeys(by, "text")}
+    columns = {**dict.fromkeys(values, "number"), **dict.fromkeys(texts, "text")}
     table = read_columns(file, options, columns, reporter)  # type: ignore[arg-type]
     held = None if not values else table.numbers[values[0]] if len(values) == 1 else table.matrix(values)
-    yield GivenRows(held, table.users, [table.texts[name] for name in by])
+    yield GivenRows(held, table.users, [table.texts[name] for name in texts])
 
 
 def streams(file: Path, options: StatisticsOptions) -> bool:

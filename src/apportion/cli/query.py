@@ -41,11 +41,12 @@ def query(sql: str, ends: tuple[float, float] | None, as_json: bool, **options: 
     columns or date_trunc('month', column). Conditions go into --where. Anything else is refused with the reason.
     DuckDB's parser reads the text (extra: apportion[query]).
     """  # noqa: D301
+    from apportion.data.on_disk.manifest import is_user_folder
     from apportion.statistics.groups.sql import parsed_query
 
     asked = parsed_query(sql, options["user"])
     file = Path(asked.table)
-    if not file.is_file():
+    if not (file.is_file() or is_user_folder(file)):
         raise InputError(f"There is no file {asked.table!r} to read from.", argument=None)
     click.get_current_context().params["file"] = file  # whose fingerprint a ledger keeps
     settings: dict[str, Any] = {}

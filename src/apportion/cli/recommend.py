@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apportion.cli.option_types import FILE
+from apportion.cli.option_types import DATA, FILE
 from apportion.cli.options import DataOptions, json_option
 from apportion.cli.progress import Reporter
 from apportion.cli.recommend_outputs import as_list, check_out, print_some, write_rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Recommend items to the users in a history file.")
 @click.argument("model", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("history", type=FILE)
+@click.argument("history", type=DATA)
 @click.option(
     "-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="Number of items for each user."
 )

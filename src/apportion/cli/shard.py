@@ -75,8 +75,12 @@ def _from_files(patterns: tuple[str, ...], columns: str | None) -> list[NamedSou
     if not patterns:
         raise click.UsageError("Name at least one file, or a --query.")
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    sources = []
+    sources: list[NamedSource] = []
+    seen: set[Path] = set()
     for path in [path for pattern in patterns for path in _matching(pattern)]:
+        if path.resolve() in seen:
+            raise InputError(f"File {str(path)!r} is named twice; its rows would count twice.", argument=None)
+        seen.add(path.resolve())
         with naming(path):
             found = path.stat()
             mark = f"{path.resolve()} {found.st_size} {found.st_mtime_ns}"

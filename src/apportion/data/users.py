@@ -19,6 +19,7 @@ from apportion.data.ordering import user_major_order
 from apportion.data.segments import Segments, segments_by_task
 from apportion.errors import InputError
 from apportion.linalg.orders import chosen as rows_where
+from apportion.linalg.orders import without as rows_without
 
 Offsets = NDArray[np.int64]
 
@@ -170,6 +171,16 @@ class Users:
         indptr = self.indptr - np.searchsorted(left_out, self.indptr)
         return self._like(indptr, columns, self._user_columns, self._keys)
 
+    def without_rows(self, positions: NDArray[np.int64]) -> Users:
+        """Return the same users without the rows at some positions, which ascend.
+
+        >>> Users([0, 2, 3], {"values": np.array([4.0, 2.0, 5.0])}).without_rows(np.array([0, 2])).sizes
+        array([1, 0])
+        """
+        columns = {name: rows_without(column, positions) for name, column in self._columns.items()}
+        indptr = self.indptr - np.searchsorted(positions, self.indptr)
+        return self._like(indptr, columns, self._user_columns, self._keys)
+
     def with_users(self, chosen: NDArray[np.bool_]) -> Users:
         """Return the chosen users, with all of their rows.
 
@@ -308,8 +319,9 @@ class Users:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return only the rows: nothing about users outside the run, and nothing that was remembered."""
-        held = ("indptr", "_columns", "_user_columns", "n_tasks", "_keys")
-        return {**{name: self.__dict__[name] for name in held}, "_remembered": [], "_whole": None, "_notes": None}
+        keys = None if self._keys is None else self.keys  # not what makes them, which may know other users
+        held = {name: self.__dict__[name] for name in ("indptr", "_columns", "_user_columns", "n_tasks")}
+        return {**held, "_keys": keys, "_remembered": [], "_whole": None, "_notes": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the rows."""

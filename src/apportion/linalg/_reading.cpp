@@ -193,9 +193,27 @@ void copy_chosen(int threads, Index n, const uint8_t* mask, const T* values, T* 
     });
 }
 
+// Copies what lies before, between and after positions that ascend.
+void copy_between(int threads, Index n, int bytes, Index n_positions, const int64_t* positions, const char* values,
+                  char* out) {
+    constexpr Index part = 1 << 12;
+    in_parallel(threads, n_positions / part + 1, [&](int, Index i) {
+        for (Index k = i * part; k < std::min((i + 1) * part, n_positions + 1); ++k) {
+            const Index from = k ? positions[k - 1] + 1 : 0, to = k < n_positions ? positions[k] : n;
+            std::memcpy(out + (from - k) * bytes, values + from * bytes, (to - from) * bytes);
+        }
+    });
+}
+
 }  // namespace
 
 extern "C" {
+
+// out = the values, of some bytes each, that are not at the positions.
+void reading_without(int threads, Index n, int bytes, Index n_positions, const int64_t* positions, const void* values,
+                     void* out) {
+    copy_between(threads, n, bytes, n_positions, positions, static_cast<const char*>(values), static_cast<char*>(out));
+}
 
 // out = the values, of 4 or 8 bytes each, where the mask is 1.
 void reading_chosen(int threads, Index n, int bytes, const uint8_t* mask, const void* values, void* out) {

@@ -107,6 +107,8 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.reading_forget.argtypes = [pointer]
     loaded.reading_chosen.restype = None
     loaded.reading_chosen.argtypes = [number, size, number, pointer, pointer, pointer]
+    loaded.reading_without.restype = None
+    loaded.reading_without.argtypes = [number, size, number, size, pointer, pointer, pointer]
     loaded.kernel_held_out.restype = size
     loaded.kernel_held_out.argtypes = [number, number, ctypes.c_char_p, pointer]
     loaded.users_out_of_order.restype = size
@@ -272,6 +274,14 @@ def chosen(values: NDArray[Any], mask: NDArray[np.bool_], out: NDArray[Any], *, 
     """Fill `out` with the values where the mask is true; see `linalg.orders`."""
     addresses = [_address(array) for array in (mask, values, out)]
     _loaded().reading_chosen(thread_count(threads), values.size, values.itemsize, *addresses)
+
+
+def without(
+    values: NDArray[Any], positions: NDArray[np.int64], out: NDArray[Any], *, threads: int | None = None
+) -> None:
+    """Fill `out` with the values that are not at the positions; see `linalg.orders`."""
+    addresses = [_address(array) for array in (positions, values, out)]
+    _loaded().reading_without(thread_count(threads), values.size, values.itemsize, positions.size, *addresses)
 
 
 def held_out(key: bytes, arguments: ctypes.Structure, *, threads: int | None = None) -> None:

@@ -111,13 +111,30 @@ def chosen(values: NDArray[Any], mask: NDArray[np.bool_], *, threads: int | None
     >>> chosen(np.array([5, 6, 7]), np.array([True, False, True]))
     array([5, 7])
     """
-    plain = values.ndim == 1 and values.itemsize in (4, 8) and values.dtype.kind in "fiu"
     whole = values.flags.c_contiguous and mask.flags.c_contiguous and mask.shape == values.shape
-    if active_backend() != "compiled" or not (plain and whole):
+    if active_backend() != "compiled" or not (_is_plain(values) and whole):
         return np.asarray(values[mask])
     found = np.empty(np.count_nonzero(mask), values.dtype)
     kernel.chosen(values, mask, found, threads=threads)
     return found
+
+
+def without(values: NDArray[Any], positions: NDArray[np.int64], *, threads: int | None = None) -> NDArray[Any]:
+    """Return the values except those at some positions, which ascend.
+
+    >>> without(np.array([5, 6, 7]), np.array([1]))
+    array([5, 7])
+    """
+    if active_backend() != "compiled" or not (_is_plain(values) and values.flags.c_contiguous):
+        return np.delete(values, positions, axis=0)
+    left = np.empty(len(values) - len(positions), values.dtype)
+    kernel.without(values, np.ascontiguousarray(positions, np.int64), left, threads=threads)
+    return left
+
+
+def _is_plain(values: NDArray[Any]) -> bool:
+    """Whether the kernel copies such values."""
+    return values.ndim == 1 and values.itemsize in (4, 8) and values.dtype.kind in "fiu"
 
 
 def _by_digits(

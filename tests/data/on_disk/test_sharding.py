@@ -169,3 +169,17 @@ def test_the_format_is_that_of_the_stored_manifest(tmp_path):
     (tmp_path / "a.csv").write_text("user,item,rating\nann,Alien,4\nbob,Brazil,3\nann,Brazil,5\ncem,Alien,1\n")
     make_user_folder(sources(tmp_path / "a.csv"), RATINGS, tmp_path / "u", rows_of_a_shard=2)
     assert (tmp_path / "u" / "manifest.json").read_text() == GOLDEN.read_text()
+
+
+def test_two_processes_do_not_make_one_folder(tmp_path):
+    tables, seen = written(table_of(random_interactions(1, n_users=50)), tmp_path), []
+
+    def another(*_):
+        with pytest.raises(InputError, match="Another process is making"):
+            make_user_folder(tables, RATINGS, tmp_path / "users")
+        seen.append(1)
+
+    made = make_user_folder(tables, RATINGS, tmp_path / "users", rows_of_a_shard=20, progress=another)
+    assert len(seen) > 2
+    assert FolderManifest.read(tmp_path / "users") == made
+    assert Interactions.read(tmp_path / "users") == Interactions.read(tmp_path / "all.csv")

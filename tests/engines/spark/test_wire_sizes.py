@@ -36,10 +36,10 @@ def test_a_pass_sends_as_many_bytes_as_there_are_released_numbers_of_items():
     items, width = 1000, 5
     data, _ = long_tailed_ratings(100, items, 1500, rank=2, rng=np.random.default_rng(0))
     engine = RecordingEngine(LocalEngine(np.float64, exact=True))
-    made = PrivateRatingRecommender(20.0, dimension=width - 1, rounds=2, engine=engine, noise=SeededNoise(1))
+    made = PrivateRatingRecommender(20.0, dimension=width - 1, rounds=3, engine=engine, noise=SeededNoise(1))
     made.fit(data.with_public_tasks())
     sent: dict[str, int] = {}
     for each in engine.passes:
         sent[str(each)] = max(len(each.written), sent.get(str(each), 0))
-    assert 8 * items * width <= sent["RatingParts"] <= 8 * items * (width + 4) + 4096
-    assert sent["Votes"] <= 72 * items * (width + 2) + 4096
+    assert 8 * items * (width + 3) <= sent["RatingParts"] <= 8 * items * (width + 3) + 4096
+    assert 40 * items * (width + 2) <= sent["Votes"] <= 40 * items * (width + 2) + 4096

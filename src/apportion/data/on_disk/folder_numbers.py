@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from apportion.data.on_disk.manifest import FolderManifest, ShardEntry
-from apportion.data.on_disk.shard_files import KEPT, KEYS, SIZE, Shard, read_shard, signature
-from apportion.data.on_disk.user_folder import ShardedUsers, ShardReader
+from apportion.data.on_disk.manifest import FolderManifest
+from apportion.data.on_disk.shard_files import KEPT
+from apportion.data.on_disk.user_folder import AnyKeys, ShardedUsers, ShardReader
 from apportion.data.users import Users
 from apportion.errors import InputError
 
@@ -29,24 +29,15 @@ class NumberReader(ShardReader):
         self._columns = columns
         self._names = [name for of in columns.values() for name in ([of] if isinstance(of, str) else of)]
 
-    def read(self, entry: ShardEntry) -> Users:
-        """Return the users of a shard."""
-        if self._checked.get(entry.bucket) == signature(entry, self.folder):
-            return self.users_of(read_shard(entry, self.folder, [KEPT + name for name in self._names], [SIZE, *KEYS]))
-        return self.users_of(self.read_checked(entry))
+    def _kinds(self) -> Mapping[str, DTypeLike]:
+        return {KEPT + name: np.float64 for name in self._names}
 
-    def users_of(self, shard: Shard) -> Users:
-        """Return the users of a shard with these columns."""
-        held = {name: shard.rows[KEPT + name].to_numpy().astype(np.float64) for name in self._names}
+    def _users(self, offsets: NDArray[np.int64], rows: Mapping[str, NDArray[Any]], keys: AnyKeys) -> Users:
+        held = {name: rows[KEPT + name] for name in self._names}
         for name, column in held.items():
             if not np.isfinite(column).all():
                 raise InputError(f"Column {name!r} holds a value that is not a finite number.", argument=None)
-        indptr = np.concatenate([[0], np.cumsum(shard.users[SIZE].to_numpy())])
-        return Users(indptr, self._of(held), keys=shard.keys)
-
-    def nobody(self) -> Users:
-        """Return a part without users."""
-        return Users([0], self._of({name: np.zeros(0) for name in self._names}), keys=np.zeros((0, 2), np.uint64))
+        return Users(offsets, self._of(held), keys=keys)
 
     def _of(self, held: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[Any]]:
         return {

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.data.arrow_texts import is_text
 from apportion.data.on_disk.manifest import ShardEntry
@@ -29,6 +30,7 @@ USER, SIZE, KEYS = "user", "rows", ("key_low", "key_high")
 ITEM = "item"
 KEPT = "kept."
 """Columns of further values begin with this, so that no name of a file's column is taken."""
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1 << 16, 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,16 @@ class Shard:
     @property
     def keys(self) -> Keys:
         """Two numbers for each user."""
-        return np.stack([self.users[name].to_numpy() for name in KEYS], axis=1)
+        return _keys(self.users)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where the rows of each user begin, and where the last ones end."""
+        return _offsets(self.users)
+
+    def columns(self, kinds: Mapping[str, DTypeLike]) -> dict[str, NDArray[Any]]:
+        """Return some columns of the rows, each as numbers of a kind."""
+        return {name: self.rows[name].to_numpy().astype(kind, copy=False) for name, kind in kinds.items()}
 
 
 def read_shard(entry: ShardEntry, folder: Path, columns: Sequence[str], users: Sequence[str]) -> Shard:
@@ -105,38 +116,89 @@ def read_shard(entry: ShardEntry, folder: Path, columns: Sequence[str], users: S
     )
 
 
+def read_rows(entry: ShardEntry, folder: Path, kinds: Mapping[str, DTypeLike]) -> dict[str, NDArray[Any]]:
+    """Read some columns of a shard's rows, some rows at a time, each as numbers of a kind."""
+    columns = {name: np.empty(entry.rows, kind) for name, kind in kinds.items()}
+    with _opened(entry.rows_file(folder)) as source:
+        if source.metadata.num_rows != entry.rows:
+            raise InputError(f"Shard {entry.bucket} does not have {entry.rows} rows any more.", argument=None)
+        first = 0
+        for batch in source.iter_batches(_ROWS_AT_ONCE, columns=list(columns), use_threads=False):
+            for name, column in columns.items():
+                column[first : first + batch.num_rows] = batch.column(name).to_numpy()
+            first += batch.num_rows
+    return columns
+
+
+def read_offsets(entry: ShardEntry, folder: Path) -> NDArray[np.int64]:
+    """Read where the rows of each user of a shard begin, and where the last ones end."""
+    return _offsets(read_parquet(entry.users_file(folder), [SIZE]))
+
+
+def read_keys(entry: ShardEntry, folder: Path) -> Keys:
+    """Read two numbers for each user of a shard."""
+    return _keys(read_parquet(entry.users_file(folder), KEYS))
+
+
 def signature(entry: ShardEntry, folder: Path) -> tuple[int, ...]:
-    """Return what changes when somebody writes to a shard's files: sizes and times."""
-    found = [os.stat(path) for path in (entry.users_file(folder), entry.rows_file(folder))]
-    return tuple(number for each in found for number in (each.st_size, each.st_mtime_ns))
+    """Return what changes when somebody writes to a shard's files or replaces them: sizes and times."""
+    marks: list[int] = []
+    for path in (entry.users_file(folder), entry.rows_file(folder)):
+        with _told_of(path):
+            found = os.stat(path)
+        marks += (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return tuple(marks)
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Read a file of a folder. A missing or damaged file is one sentence."""
-    import pyarrow as pa
+    with _opened(path) as source:
+        return source.read(None if columns is None else list(columns), use_threads=False)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     import pyarrow.parquet as parquet
 
+    with _told_of(path), parquet.ParquetFile(path, buffer_size=_BYTES_AT_ONCE, pre_buffer=False) as source:
+        yield source
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Say in one sentence what is wrong with a file."""
+    import pyarrow as pa
+
     try:
-        with parquet.ParquetFile(path) as source:
-            return source.read(None if columns is None else list(columns), use_threads=False)
+        yield
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"{path.name} of the folder of users cannot be read: {reason}.", argument=None) from None
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a file aside, put it on the disk, and move it into place. Codes of items are written for fast reading."""
+    """Write a file aside, put it on the disk, and move it into place. What passes read is written for fast reading."""
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
     aside = path.with_name(path.name + ".part")
-    packed = {name: "none" if name == ITEM else "zstd" for name in table.column_names}
+    never_null = pa.schema([field.with_nullable(False) for field in table.schema])
+    packed = {field.name: "none" if _is_read_in_passes(field) else "zstd" for field in table.schema}
     with open(aside, "wb") as stream:
         parquet.write_table(
-            table, stream, compression=packed, use_dictionary=[name for name in table.column_names if name != ITEM]
-        )
+            table.cast(never_null), stream, compression=packed,
+            use_dictionary=[name for name in table.column_names if name != ITEM],
+        )  # fmt: skip
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(aside, path)
+
+
+def _is_read_in_passes(field: pa.Field) -> bool:
+    """Whether every pass reads the column; it is then not compressed. Few distinct numbers are short without it."""
+    import pyarrow as pa
+
+    return field.name in (ITEM, SIZE) or pa.types.is_floating(field.type)
 
 
 def digest_of_tables(tables: Iterable[pa.Table]) -> str:
@@ -153,6 +215,14 @@ def digest_of_tables(tables: Iterable[pa.Table]) -> str:
 def vocabulary_of(ids: Any, name: str) -> Vocabulary:
     """Return ids of a file, integers or text, as a vocabulary."""
     return Vocabulary(ids.to_pylist() if is_text(ids.type) else ids.to_numpy(), name=name)
+
+
+def _keys(users: pa.Table) -> Keys:
+    return np.stack([users[name].to_numpy() for name in KEYS], axis=1)
+
+
+def _offsets(users: pa.Table) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(users[SIZE].to_numpy())])
 
 
 def _bytes_of(column: Any) -> Iterable[Any]:

@@ -16,6 +16,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,20 +103,51 @@ def make_user_folder(
     if target.exists():
         raise InputError(f"{str(target)!r} exists already; name a new folder.", argument="out")
     most = bytes_in(memory, least=_LEAST_MEMORY)
-    shown: Progress = progress or (lambda *_: None)
     work = target.with_name(f".{target.name}.partial")
+    work.mkdir(parents=True, exist_ok=True)
+    with _alone_in(work, target):
+        return _resumed(sources, columns, work, target, most, rows_of_a_shard, progress or (lambda *_: None))
+
+
+def _resumed(
+    sources: Sequence[NamedSource],
+    columns: ShardColumns,
+    work: Path,
+    target: Path,
+    memory: int,
+    rows_of_a_shard: int,
+    shown: Progress,
+) -> FolderManifest:
+    """Go on from the journal of the same work, or start anew."""
     mark = _mark(sources, columns, rows_of_a_shard)
     journal = _Journal.read(work, mark)
     if journal is None:
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
+        for path in work.iterdir():
+            _remove(path)
         journal = _Journal(mark, [], [])
     try:
-        manifest = _made(sources, columns, work, journal, most, rows_of_a_shard, shown)
+        manifest = _made(sources, columns, work, journal, memory, rows_of_a_shard, shown)
     except InputError:  # nothing to go on with: the sources have to change
         shutil.rmtree(work)
         raise
     return _finished(manifest, work, target)
+
+
+@contextmanager
+def _alone_in(work: Path, target: Path) -> Iterator[None]:
+    """Keep out another process that makes the same folder; both would write the same files."""
+    import fcntl
+
+    handle = os.open(work, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # on a disk without locks nobody is kept out
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"Another process is making {str(target)!r}.", argument="out") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _made(
@@ -171,11 +203,15 @@ def _staged(source: NamedSource, number: int, columns: ShardColumns, work: Path)
 def _finished(manifest: FolderManifest, work: Path, target: Path) -> FolderManifest:
     """Leave only the folder's own files, and move it into place."""
     for path in [*work.glob("source-*"), work / _JOURNAL, work / "spill"]:
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        _remove(path)
     write_durably(work / MANIFEST, manifest.to_json())
     os.rename(work, target)
     sync_folder(target.parent)
     return manifest
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 class _Sorting:

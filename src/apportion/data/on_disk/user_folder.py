@@ -7,8 +7,9 @@ with whole users. Changes to rows, such as leaving out items that are not listed
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.data.columns import ColumnChoice, choose_columns
 from apportion.data.on_disk.manifest import ITEMS, FolderManifest, ShardEntry
@@ -28,16 +29,21 @@ from apportion.data.on_disk.shard_files import (
     USER,
     Shard,
     digest_of_tables,
+    read_keys,
+    read_offsets,
     read_parquet,
+    read_rows,
     read_shard,
     signature,
     vocabulary_of,
 )
+from apportion.data.user_keys import Keys
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
 
 Change = Callable[[Users], Users]
+AnyKeys = Keys | Callable[[], Keys]
 
 
 class ShardReader:
@@ -49,11 +55,14 @@ class ShardReader:
         self._notes: dict[Any, dict[Any, NDArray[Any]]] = {}
 
     def read(self, entry: ShardEntry) -> Users:
-        """Return the users of a shard."""
-        if self._checked.get(entry.bucket) == signature(entry, self.folder):
-            columns = [ITEM, *([] if self.value is None else [KEPT + self.value])]
-            return self.users_of(read_shard(entry, self.folder, columns, [SIZE, *KEYS]))
-        return self.users_of(self.read_checked(entry))
+        """Return the users of a shard; keys of users are read when they are asked for."""
+        if self._is_as_checked(entry):
+            rows = read_rows(entry, self.folder, self._kinds())
+            offsets = read_offsets(entry, self.folder)
+            if self._is_as_checked(entry):  # nobody wrote to it meanwhile
+                return self._users(offsets, rows, partial(self._keys, entry))
+        shard = self.read_checked(entry)
+        return self._users(shard.offsets, shard.columns(self._kinds()), shard.keys)
 
     def read_checked(self, entry: ShardEntry) -> Shard:
         """Return a whole shard. Refuse one that is not what was written."""
@@ -64,25 +73,31 @@ class ShardReader:
         self._checked[entry.bucket] = found
         return shard
 
-    def users_of(self, shard: Shard) -> Users:
-        """Return the users of a shard as engines take them."""
-        tasks = shard.rows[ITEM].to_numpy()
-        if self.value is None:
-            values = np.ones(len(tasks), np.float32)
-        else:
-            values = shard.rows[KEPT + self.value].to_numpy().astype(np.float32)
-        indptr = np.concatenate([[0], np.cumsum(shard.users[SIZE].to_numpy())])
-        columns = {"tasks": tasks, "values": values}
-        return Users(indptr, columns, n_tasks=self.manifest.items, keys=shard.keys)
-
     def notes(self, entry: ShardEntry, changes: tuple[Change, ...]) -> dict[Any, NDArray[Any]]:
         """Return the place for notes on a shard after these changes: every reading finds the same rows."""
         return self._notes.setdefault((entry.bucket, changes), {})
 
     def nobody(self) -> Users:
         """Return a part without users."""
-        columns = {"tasks": np.zeros(0, np.int32), "values": np.zeros(0, np.float32)}
-        return Users([0], columns, n_tasks=self.manifest.items, keys=np.zeros((0, 2), np.uint64))
+        rows = {name: np.zeros(0, kind) for name, kind in self._kinds().items()}
+        return self._users(np.zeros(1, np.int64), rows, np.zeros((0, 2), np.uint64))
+
+    def _is_as_checked(self, entry: ShardEntry) -> bool:
+        return self._checked.get(entry.bucket) == signature(entry, self.folder)
+
+    def _keys(self, entry: ShardEntry) -> Keys:
+        keys = read_keys(entry, self.folder)
+        return keys if self._is_as_checked(entry) else self.read_checked(entry).keys
+
+    def _kinds(self) -> Mapping[str, DTypeLike]:
+        """The columns that a pass reads, and as what."""
+        return {ITEM: np.int32, **({} if self.value is None else {KEPT + self.value: np.float32})}
+
+    def _users(self, offsets: NDArray[np.int64], rows: Mapping[str, NDArray[Any]], keys: AnyKeys) -> Users:
+        """Return users as engines take them."""
+        tasks = rows[ITEM]
+        values = np.ones(len(tasks), np.float32) if self.value is None else rows[KEPT + self.value]
+        return Users(offsets, {"tasks": tasks, "values": values}, n_tasks=self.manifest.items, keys=keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +155,7 @@ class UserFolder:
         as_users: the users, for engines.
         task_ids: what task codes stand for.
         manifest: what the folder holds.
+        changes: what is done to rows as they are read, in words.
 
     Example:
         >>> from apportion import PrivateClickRecommender
@@ -150,6 +166,7 @@ class UserFolder:
     as_users: ShardedUsers
     task_ids: Vocabulary
     manifest: FolderManifest
+    changes: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, value: ColumnChoice = None) -> UserFolder:
@@ -176,12 +193,18 @@ class UserFolder:
 
     def recoded(self, codes: NDArray[np.int32], task_ids: Vocabulary) -> UserFolder:
         """Return the rows on another list of tasks; codes[i] is the new code of task i, -1 if the list lacks it."""
-        changed = self.mapped(partial(Users.recoded, codes=codes, n_tasks=len(task_ids)))
+        words = f"on a list of {len(task_ids)}: {hashlib.sha256(np.ascontiguousarray(codes, '<i4').data).hexdigest()}"
+        changed = self.mapped(partial(Users.recoded, codes=codes, n_tasks=len(task_ids)), words)
         return replace(changed, task_ids=task_ids)
 
-    def mapped(self, change: Change) -> UserFolder:
-        """Return the folder with a change to each part of the users, made as it is read."""
-        return replace(self, as_users=self.as_users.mapped(change))
+    def mapped(self, change: Change, words: str) -> UserFolder:
+        """Return the folder with a change to each part of the users, made as it is read.
+
+        Args:
+            change: the change.
+            words: all that it depends on; by these a checkpoint knows whether the data are the same.
+        """
+        return replace(self, as_users=self.as_users.mapped(change), changes=(*self.changes, words))
 
     def first_task(self, among: NDArray[np.bool_]) -> int | None:
         """Return the first task among these: the list of a folder holds tasks that some user has."""
@@ -194,8 +217,8 @@ class UserFolder:
     @property
     def digest(self) -> str:
         """A digest of what the folder holds and how it is read; private, as the data are."""
-        told = f"{self.as_users.reader.value}\0{len(self.as_users.changes)}\0{self.manifest.to_json()}"
-        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        told = json.dumps([self.as_users.reader.value, self.changes, self.manifest.to_json()])
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def __repr__(self) -> str:
         return f"UserFolder({self.as_users.reader.folder.name!r}, n_tasks={self.n_tasks})"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,9 +68,10 @@ class HeldOut:
     def of_runs(self, users: UserRun) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
         """Yield some of the users at a time, and which of their rows are held out, as remembered if it is."""
         known: _Divided | None = users.recalled(self)
+        held = None if known is None else known.held(users)
         first = 0
         for run in users.runs(_ROWS_LOOKED_THROUGH):
-            yield run, self.of(run) if known is None else known.held[first : first + run.n_rows]
+            yield run, self.of(run) if held is None else held[first : first + run.n_rows]
             first += run.n_rows
 
     def _of_run(self, users: UserRun) -> NDArray[np.bool_]:
@@ -81,36 +81,46 @@ class HeldOut:
 
     def kept(self, users: Any) -> Any:
         """Return the users without their held-out rows. The result is kept while the users stay in memory."""
-        return self._parts(users).kept
+        return self._parts(users).kept(users)
 
     def shown(self, users: Any) -> Any:
         """Return the users with only their held-out rows. The result is kept while the users stay in memory."""
-        return self._parts(users).shown
+        return self._parts(users).shown(users)
 
     def _parts(self, users: Any) -> _Divided:
-        parts: _Divided = users.remembered(self, lambda run: _Divided(run, self._noted(run)))
+        parts: _Divided = users.remembered(self, lambda run: _Divided(run.noted(self, self._positions)))
         return parts
 
-    def _noted(self, users: Any) -> NDArray[np.bool_]:
-        """Return the same as `of`, which users that are read again in every pass work out once."""
-        held = np.zeros(users.n_rows, bool)
-        held[users.noted(self, lambda run: np.flatnonzero(self.of(run)))] = True
-        return held
+    def _positions(self, users: UserRun) -> NDArray[np.int64]:
+        """Return where held-out rows are; users that are read again in every pass work it out once."""
+        return np.flatnonzero(self.of(users))
 
 
 class _Divided:
-    """The users without their held-out rows and with only these; each is made when it is first needed."""
+    """Some users without their held-out rows and with only these; each is made when it is first needed.
 
-    def __init__(self, users: Any, held: NDArray[np.bool_]) -> None:
-        self._users, self.held = users, held
+    The users remember this, so it does not hold them: they leave memory as soon as nobody holds them.
+    """
 
-    @cached_property
-    def kept(self) -> Any:
-        return self._users.with_rows(~self.held)
+    def __init__(self, positions: NDArray[np.int64]) -> None:
+        self._positions = positions
+        self._kept: Any = None
+        self._shown: Any = None
 
-    @cached_property
-    def shown(self) -> Any:
-        return self._users.with_rows(self.held)
+    def held(self, users: Any) -> NDArray[np.bool_]:
+        held = np.zeros(users.n_rows, bool)
+        held[self._positions] = True
+        return held
+
+    def kept(self, users: Any) -> Any:
+        if self._kept is None:
+            self._kept = users.without_rows(self._positions)
+        return self._kept
+
+    def shown(self, users: Any) -> Any:
+        if self._shown is None:
+            self._shown = users.with_rows(self.held(users))
+        return self._shown
 
 
 def _with_rows(users: Any, rows: NDArray[np.bool_], times: int) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
