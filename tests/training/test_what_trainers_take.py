@@ -184,6 +184,23 @@ def test_what_would_fail_after_a_paid_step_is_refused_before_it(argument, given)
     assert session.spent == 0
 
 
+def test_an_optimizer_that_lacks_a_trained_parameter_is_refused_by_its_name_before_a_step_is_paid_for():
+    module, session = nn.Sequential(nn.Linear(X.shape[1], 3), nn.Linear(3, 2)), Session(Budget(1.0, 1e-5))
+
+    def head_only(epsilon):
+        optimizer = DPSGD(module[1].parameters(), 0.1)
+        return PrivateTrainer(module, optimizer, cross_entropy, epsilon=epsilon, delta=1e-5, steps=2, n_units=20)
+
+    with pytest.raises(InputError, match=r"without '0.weight' and 1 more.*requires_grad_\(False\)") as error:
+        head_only(1.0).fit(UserRows(X, Y, USERS), session=session)
+    assert error.value.argument == "optimizer"
+    assert session.spent == 0
+    module[0].requires_grad_(False)
+    kept = module[0].weight.clone()
+    head_only(1.0).fit(UserRows(X, Y, USERS))
+    assert torch.equal(module[0].weight, kept)
+
+
 @pytest.mark.parametrize("steps", [0, -1, 2.5])
 def test_a_number_of_steps_that_is_none_is_refused_by_its_name(steps):
     with pytest.raises(InputError, match="whole number of at least 1") as error:

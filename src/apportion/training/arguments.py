@@ -49,6 +49,20 @@ def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, sched
         )
 
 
+def require_all_updated(optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
+    """Refuse an optimizer that lacks a trained parameter: its gradients would be clipped and paid for, and not used."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left = [name for name, p in module.named_parameters() if p.requires_grad and id(p) not in held]
+    if left:
+        others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise InputError(
+            f"Expected an optimizer of all trained parameters, got one without {left[0]!r}{others}: what they add to "
+            "every gradient would be clipped and paid for, and not used. Freeze them by requires_grad_(False), or give "
+            "them to the optimizer.",
+            argument="optimizer",
+        )
+
+
 def require_calls(progress: Any, callbacks: Sequence[Callable[..., Any]], checkpoint: Any) -> None:
     """Refuse what would only fail after a step was paid for."""
     if progress is not None and not callable(progress):
