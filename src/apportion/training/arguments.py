@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,6 +41,13 @@ def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, sched
     """Refuse an optimizer that would change no parameter of the module, and a scheduler that has no steps."""
     if scheduler is not None and not callable(getattr(scheduler, "step", None)):
         raise InputError(f"Expected a scheduler of PyTorch, got {scheduler!r}.", argument="scheduler")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InputError(
+            f"Expected an optimizer that takes gradients as they are, got {type(optimizer).__name__}, which computes "
+            "its own by a closure.",
+            argument="optimizer",
+        )
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     trained = {id(p) for p in module.parameters() if p.requires_grad}
     if trained and not held & trained:

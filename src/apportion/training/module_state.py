@@ -28,7 +28,7 @@ def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
     """
     parts = list(module.modules())
     attributes = [vars(part).copy() for part in parts]
-    members = [[values[name].copy() for name in _HELD] for values in attributes]
+    members = [[dict(values[name]) for name in _HELD] for values in attributes]
     copies = [(t, t.detach().clone()) for t in _tensors(attributes, members) if trained or not t.requires_grad]
     try:
         yield
