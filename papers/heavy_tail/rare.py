@@ -7,6 +7,8 @@ accuracy in the rarest group at the end of its run, among those with at least `H
 paper's set at its lowest loss); what was chosen runs on five other seeds. Whatever a method learns about frequencies or
 means of the rows is released with noise first, and its steps are fewer by that share of the budget's μ².
 
+Nearest class means, released once with the whole budget, take the place of steps (`nearest`).
+
 Centred inputs: a row's clipped gradient points along its input. If all inputs have a large part in common, as here,
 that part takes most of the clipped length, and says nothing about the row. So the released mean is subtracted from all
 inputs, and the frequencies of the classes, which that part had to learn, come in as a bias from released counts.
@@ -26,6 +28,7 @@ from torch import Tensor
 
 from papers.heavy_tail.long_tail import LongTail
 from papers.heavy_tail.many_runs import ManyRuns, rounded
+from papers.heavy_tail.nearest import accuracies
 from papers.heavy_tail.search import Place, Search
 from papers.heavy_tail.synthetic import Problem
 from papers.heavy_tail.updates import Setting, setting_for
@@ -48,7 +51,8 @@ class Method:
         name: for tables.
         optimizer: one of `updates`.
         constants: where the search for its constant starts, in eighths of a power of ten.
-        kind: what it does beside: "adjusted", "afterwards", "weighted", "scaled", "decayed" or nothing.
+        kind: what it does beside: "adjusted", "afterwards", "weighted", "scaled", "decayed" or nothing; "nearest" takes
+            nearest class means in place of steps.
         centred: whether the released mean is subtracted from inputs, with the frequencies as a bias.
     """
 
@@ -78,6 +82,7 @@ METHODS = (
     Method("logits adjusted afterwards", "DP-GDM", (-8, -4, 0), "afterwards"),
     Method("rows weighted by class frequency", "DP-GDM", (-8, -4, 0), "weighted"),
     Method("scale, then privatise, by class frequency", "DP-GDM", (-8, -4, 0), "scaled"),
+    Method("nearest class means, released once", "", (0, 8), "nearest", centred=True),
     Method("centred inputs, frequencies as bias", "DP-GDM", (-8, -4, 0), "", centred=True),
 )
 
@@ -211,14 +216,23 @@ class RareBench:
 
     def _ends(self, method: Method, places: Sequence[Place], seed: int) -> tuple[Floats, Floats]:
         """Return accuracies by place and group, and losses by place."""
-        accuracies, losses = [], []
+        found, losses = [], []
+        if method.kind == "nearest":
+            return self._nearest(method, places, seed), np.zeros(len(places))
         for first in range(0, len(places), self._together):
             some = places[first : first + self._together]
             runs = RareRuns(self._data, method, some, self._problem, seed, self._device)
             curves = runs.run(runs.steps, runs.steps)
-            accuracies.append(curves.group_accuracy[:, -1])
+            found.append(curves.group_accuracy[:, -1])
             losses.append(curves.loss[:, -1])
-        return np.concatenate(accuracies), np.concatenate(losses)
+        return np.concatenate(found), np.concatenate(losses)
+
+    def _nearest(self, method: Method, places: Sequence[Place], seed: int) -> Floats:
+        """Return accuracies by place and group of nearest means, with what the released mean and counts leave of μ²."""
+        data, whole = self._data, math.sqrt(self._problem.steps) / self._problem.noise_multiplier
+        mu = math.sqrt(SHARE) * whole
+        mean, frequencies = _mean(data, mu, seed).numpy(), _frequencies(data, mu, seed)
+        return accuracies(data, mean, frequencies, math.sqrt(1 - method.released) * whole, places, seed)
 
 
 def searched(

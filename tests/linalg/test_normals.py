@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import binomtest, norm
 
 from apportion import linalg
-from apportion.linalg import kernel
+from apportion.linalg import chacha, kernel
 
 from statistics_helpers import assert_distribution, assert_scale
 
+KEY = bytes(range(32))
 needs_kernel = pytest.mark.skipif(not linalg.compiled_available(), reason="the compiled kernel was not built")
 
 
@@ -28,6 +29,19 @@ def test_blocks_agree_with_the_published_vector():
         "466482d2 09aa9f07 05d7c214 a2028bd9 d19c12b5 b94e16de e883d0cb 4e3c50a2"
     )
     assert " ".join(f"{word:08x}" for word in block) == expected
+
+
+@needs_kernel
+@pytest.mark.parametrize("first", [0, 2**32 - 40, 2**32 - 16, 2**32 - 5, 2**40 - 7])
+def test_counters_of_blocks_in_a_row_carry_into_their_upper_half(first):
+    expected = chacha.chacha20_blocks(KEY, first, 48)
+    for name in kernel.instruction_sets():
+        with kernel.use_instruction_set(name):
+            found = [kernel.chacha20_words(KEY, first + k) for k in (0, 16, 32)]
+            drawn = np.empty(3 * 128)
+            linalg.fill_normals(drawn, KEY, first, threads=1)
+        assert np.array_equal(np.concatenate(found), expected), name
+        assert np.allclose(drawn, chacha.normals(KEY, first, 3).reshape(-1), rtol=1e-12, atol=1e-14), name
 
 
 @pytest.mark.parametrize("backend", ["numpy", "compiled"])

@@ -13,7 +13,7 @@ from apportion.linalg.unit_products import UnitProducts, available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
 
-SIZES = np.array([1, 0, 4, 3, 9, 1, 17])
+SIZES = np.array([1, 0, 4, 3, 9, 1, 17, 2])
 OFFSETS = np.concatenate([[0], np.cumsum(SIZES)])
 
 
@@ -57,14 +57,28 @@ def test_without_incoming_rows_they_are_ones():
     assert np.allclose(totals[0], totals[1], rtol=1e-12)
 
 
-def test_every_instruction_set_gives_the_same_bits():
-    a, b = rows(45, 3), rows(13, 4)
+def test_a_column_of_ones_beside_the_others_gives_what_it_gives_alone():
+    a, b = rows(19, 3), rows(7, 2)
+    products, alone = UnitProducts(OFFSETS, b, a), UnitProducts(OFFSETS, b, None)
+    both = products.squares_of_both(1e-4)
+    assert np.array_equal(both[0], products.squares(1e-4))
+    assert np.array_equal(both[1], alone.squares(1e-4))
+    factors = np.linspace(0.1, 1, len(SIZES))
+    total, ones, expected = np.zeros((7, 19)), np.zeros(7), np.zeros((7, 1))
+    products.add_to(total, factors, ones)
+    alone.add_to(expected, factors)
+    assert np.array_equal(ones, expected[:, 0])
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [(45, 13), (7, 3), (32, 25)])
+def test_every_instruction_set_gives_the_same_bits(wide, narrow):
+    a, b = rows(wide, 3), rows(narrow, 4)
     results = []
     for name in kernel.instruction_sets():
         with kernel.use_instruction_set(name):
-            products, total = UnitProducts(OFFSETS, b, a), np.zeros((13, 45))
-            products.add_to(total, np.linspace(0.1, 1, len(SIZES)))
-            results.append(np.concatenate([products.squares(1e-4), total.ravel()]))
+            products, total, ones = UnitProducts(OFFSETS, b, a), np.zeros((narrow, wide)), np.zeros(narrow)
+            products.add_to(total, np.linspace(0.1, 1, len(SIZES)), ones)
+            results.append(np.concatenate([*products.squares_of_both(1e-4), total.ravel(), ones]))
     assert all(np.array_equal(each, results[0]) for each in results)
 
 
@@ -93,8 +107,10 @@ def test_arrays_that_the_kernel_cannot_read_are_refused():
         with pytest.raises(InputError, match="offsets"):
             UnitProducts(offsets, good, good)
     products = UnitProducts(np.array([0, 3]), good, good)
-    for total, factors in ((np.zeros((3, 2)), np.ones(1)), (np.zeros((2, 2), np.float32), np.ones(1))):
+    for total in (np.zeros((3, 2)), np.zeros((2, 2), np.float32)):
         with pytest.raises(InputError, match="total"):
-            products.add_to(total, factors)
-    with pytest.raises(InputError, match="total"):
+            products.add_to(total, np.ones(1))
+    with pytest.raises(InputError, match="factor"):
         products.add_to(np.zeros((2, 2)), np.ones(2))
+    with pytest.raises(InputError, match="total"):
+        products.add_to(np.zeros((2, 2)), np.ones(1), np.zeros(3))

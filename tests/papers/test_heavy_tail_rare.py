@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from papers.heavy_tail.long_tail import long_tail
+from papers.heavy_tail.long_tail import LongTail, long_tail
 from papers.heavy_tail.many_runs import ManyRuns
+from papers.heavy_tail.nearest import centred_rows, class_sums
 from papers.heavy_tail.rare import (
     BASELINES,
     HEAD,
@@ -25,6 +26,7 @@ from papers.heavy_tail.rare_sets import COLUMNS, drug_conditions, small_barcode
 from papers.heavy_tail.search import Place
 from papers.heavy_tail.synthetic import Problem
 
+DESCENTS = [method for method in METHODS if method.kind != "nearest"]
 DATA, PROBLEM, PLACES = long_tail(3, 3), Problem(1.0, 2.0, 50), [Place(8, -4), Place(16, 0)]
 
 
@@ -38,7 +40,7 @@ def test_the_papers_optimizers_take_the_steps_of_the_papers_study(method):
     assert torch.allclose(ours.weights, theirs.weights, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("method", DESCENTS, ids=lambda method: method.name)
 def test_no_row_adds_more_than_the_clip_norm_in_the_metric_of_its_noise(method):
     runs = RareRuns(DATA, method, PLACES, PROBLEM, 5, "cpu")
     runs.run(3, 3)
@@ -50,10 +52,29 @@ def test_no_row_adds_more_than_the_clip_norm_in_the_metric_of_its_noise(method):
 
 
 def test_what_is_released_beside_gradients_is_paid_for_with_steps():
-    steps = {method.name: RareRuns(DATA, method, PLACES, PROBLEM, 5, "cpu").steps for method in METHODS}
+    steps = {method.name: RareRuns(DATA, method, PLACES, PROBLEM, 5, "cpu").steps for method in DESCENTS}
     assert steps["DP-GDM"] == steps["DP-AdamW, decay"] == 50
     assert steps["logits adjusted afterwards"] == int(50 * (1 - SHARE))
     assert steps["centred inputs, frequencies as bias"] == int(50 * (1 - 2 * SHARE))
+
+
+def test_a_row_moves_the_sums_of_the_nearest_means_by_at_most_1():
+    rows = centred_rows(DATA, DATA.inputs.mean(0))
+    whole = class_sums(rows, DATA.labels, DATA.n_classes)
+    for row in range(len(rows)):
+        rest = np.arange(len(rows)) != row
+        moved = np.linalg.norm(whole - class_sums(rows[rest], DATA.labels[rest], DATA.n_classes))
+        assert moved == pytest.approx(1.0)
+
+
+def test_nearest_means_without_noise_find_classes_that_lie_apart_and_with_much_noise_they_do_not():
+    [nearest] = [method for method in METHODS if method.kind == "nearest"]
+    assert nearest.released == 2 * SHARE
+    inputs = np.eye(DATA.n_classes, 40, dtype=np.float32)[DATA.labels] + 0.01 * DATA.inputs[:, :1]
+    apart = LongTail(inputs, DATA.labels, DATA.groups, DATA.n_classes, DATA.sizes)
+    clear, hidden = (RareBench(Problem(1.0, noise, 50), apart, "cpu") for noise in (1e-6, 1e3))
+    assert clear.at_the_end(nearest, [Place(-16, 0)], [1]).min() == 1.0
+    assert hidden.at_the_end(nearest, [Place(-16, 0)], [1, 2, 3]).mean() < 0.7
 
 
 def test_a_setting_is_judged_by_its_rarest_group_once_its_head_is_good_enough():

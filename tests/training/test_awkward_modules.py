@@ -13,7 +13,7 @@ from apportion.auditing.hidden_values import raw_value
 from apportion.errors import InputError
 from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training import DPSGD, PrivateTrainer, UserRows
-from apportion.training.per_unit import FunctionalGradients, RowsOneByOne, gradient_way
+from apportion.training.per_unit import FunctionalGradients, RowByRowWarning, RowsOneByOne, gradient_way
 
 OFFSETS = torch.tensor([0, 2, 2, 5])
 GENERATOR = torch.Generator().manual_seed(0)
@@ -89,7 +89,8 @@ def test_a_module_that_vmap_does_not_support_is_trained_row_by_row(kind):
     found = torch.cat([b.each().reshape(3, -1) for b in way.blocks(SERIES, CLASSES, OFFSETS)], dim=1)
     assert torch.allclose(found.float(), by_hand(module, SERIES, CLASSES), atol=1e-5)
     before = [p.detach().clone() for p in module.parameters()]
-    fitted(module, SERIES, CLASSES)
+    with pytest.warns(RowByRowWarning, match="row by row, which is slow"):
+        fitted(module, SERIES, CLASSES)
     assert all(not torch.equal(p, old) for p, old in zip(module.parameters(), before, strict=True))
 
 

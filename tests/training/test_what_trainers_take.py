@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from functools import partial
 from types import SimpleNamespace
 
@@ -137,6 +138,14 @@ def test_a_module_with_its_loss_inside_learns_as_with_the_loss_outside():
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+def scripted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is to go
+        module = torch.jit.script(nn.Linear(X.shape[1], 2))
+    optimizer = DPSGD(module.parameters(), 0.1)
+    return PrivateTrainer(module, optimizer, cross_entropy, epsilon=1.0, delta=1e-5, steps=1, n_units=20)
+
+
 def test_refusals_name_their_argument():
     cases = {
         "units": lambda: made().fit(DataLoader(Rows())),
@@ -162,6 +171,10 @@ def test_refusals_name_their_argument():
         "optimizer": lambda: PrivateTrainer(
             nn.Linear(2, 2), DPSGD(nn.Linear(2, 2).parameters(), 0.1), epsilon=1.0, delta=1e-5, steps=1
         ),
+        "optimizer ": lambda: PrivateTrainer(
+            (layer := nn.Linear(2, 2)), torch.optim.LBFGS(layer.parameters()), epsilon=1.0, delta=1e-5, steps=1
+        ),
+        "module": lambda: scripted().fit(UserRows(X, Y, USERS)),
         "every": lambda: TrainingCheckpoint("x", 0),
         "session": lambda: made().fit(
             UserRows(X, Y, USERS), session=Session(Budget(1.0, 1e-5)), checkpoint=TrainingCheckpoint("x")
@@ -170,7 +183,7 @@ def test_refusals_name_their_argument():
     for argument, refused in cases.items():
         with pytest.raises(InputError) as error:
             refused()
-        assert error.value.argument == argument, (argument, str(error.value))
+        assert error.value.argument == argument.strip(), (argument, str(error.value))
 
 
 @pytest.mark.parametrize(
@@ -182,6 +195,23 @@ def test_what_would_fail_after_a_paid_step_is_refused_before_it(argument, given)
         made().fit(UserRows(X, Y, USERS), session=session, **{argument: given})
     assert error.value.argument == argument
     assert session.spent == 0
+
+
+def test_an_optimizer_that_lacks_a_trained_parameter_is_refused_by_its_name_before_a_step_is_paid_for():
+    module, session = nn.Sequential(nn.Linear(X.shape[1], 3), nn.Linear(3, 2)), Session(Budget(1.0, 1e-5))
+
+    def head_only(epsilon):
+        optimizer = DPSGD(module[1].parameters(), 0.1)
+        return PrivateTrainer(module, optimizer, cross_entropy, epsilon=epsilon, delta=1e-5, steps=2, n_units=20)
+
+    with pytest.raises(InputError, match=r"without '0.weight' and 1 more.*requires_grad_\(False\)") as error:
+        head_only(1.0).fit(UserRows(X, Y, USERS), session=session)
+    assert error.value.argument == "optimizer"
+    assert session.spent == 0
+    module[0].requires_grad_(False)
+    kept = module[0].weight.clone()
+    head_only(1.0).fit(UserRows(X, Y, USERS))
+    assert torch.equal(module[0].weight, kept)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.5])

@@ -5,11 +5,43 @@ constexpr int kTogether = 2;  // batches of blocks that are made together
 template <typename V>
 INLINE V rotate(V x, int n) { return (x << n) | (x >> (32 - n)); }
 
-// words[s][i][b] = word i of block number counters[s][b] of nonces[s][b] (RFC 8439 section 2.3, with a 64-bit counter and
-// nonce).  Each operation waits for the one before it, so where registers allow, sets of blocks are made side by side.
-template <int Sets>
-inline void chacha20_at(const uint32_t* key, const uint64_t (*counters)[kBlocks], const uint64_t (*nonces)[kBlocks],
-                        uint32_t (*words)[16][kBlocks]) {
+// The last words of blocks that each have a counter and a nonce of their own
+struct OwnPlaces {
+    const uint64_t *counters, *nonces;
+
+    template <typename V, int lanes>
+    INLINE void fill(int, int b, V (&ends)[4]) const {
+        uint32_t halves[4][lanes];
+        for (int lane = 0; lane < lanes; ++lane) {
+            halves[0][lane] = uint32_t(counters[b + lane]);
+            halves[1][lane] = uint32_t(counters[b + lane] >> 32);
+            halves[2][lane] = uint32_t(nonces[b + lane]);
+            halves[3][lane] = uint32_t(nonces[b + lane] >> 32);
+        }
+        UNROLL for (int i = 0; i < 4; ++i) ends[i] = load<V>(halves[i]);
+    }
+};
+
+// The last words of blocks in a row: block b of set s has the number counter + s * kBlocks + b
+struct InARow {
+    uint64_t counter, nonce;
+
+    template <typename V, int lanes>
+    INLINE void fill(int s, int b, V (&ends)[4]) const {
+        const uint64_t first = counter + uint64_t(s * kBlocks + b);
+        V lane;
+        UNROLL for (int i = 0; i < lanes; ++i) lane[i] = uint32_t(i);
+        ends[0] = lane + uint32_t(first);
+        ends[1] = uint32_t(first >> 32) - (V)(ends[0] < uint32_t(first));  // less -1 where the lower half overflowed
+        ends[2] = V{} + uint32_t(nonce);
+        ends[3] = V{} + uint32_t(nonce >> 32);
+    }
+};
+
+// words[s][i][b] = word i of block b of set s (RFC 8439 section 2.3, with a 64-bit counter and nonce, which `places` fills
+// in).  Each operation waits for the one before it, so where registers allow, sets of blocks are made side by side.
+template <int Sets, typename Places>
+inline void chacha20_at(const uint32_t* key, Places places, uint32_t (*words)[16][kBlocks]) {
     constexpr int lanes = KERNEL_VECTOR_BYTES / 4, side = KERNEL_VECTOR_BYTES == 64 ? Sets : 1;
     using V = typename VectorOf<uint32_t, lanes>::type;
     for (int s = 0; s < Sets; s += side)
@@ -18,17 +50,8 @@ inline void chacha20_at(const uint32_t* key, const uint64_t (*counters)[kBlocks]
             const uint32_t constants[4] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
             UNROLL for (int i = 0; i < 4; ++i) start[i] = V{} + constants[i];
             UNROLL for (int i = 0; i < 8; ++i) start[4 + i] = V{} + key[i];
-            for (int k = 0; k < side; ++k) {
-                uint32_t halves[4][lanes];
-                for (int lane = 0; lane < lanes; ++lane) {
-                    halves[0][lane] = uint32_t(counters[s + k][b + lane]);
-                    halves[1][lane] = uint32_t(counters[s + k][b + lane] >> 32);
-                    halves[2][lane] = uint32_t(nonces[s + k][b + lane]);
-                    halves[3][lane] = uint32_t(nonces[s + k][b + lane] >> 32);
-                }
-                UNROLL for (int i = 0; i < 4; ++i) ends[k][i] = load<V>(halves[i]);
-            }
             UNROLL for (int k = 0; k < side; ++k) {
+                places.template fill<V, lanes>(s + k, b, ends[k]);
                 UNROLL for (int i = 0; i < 12; ++i) x[k][i] = start[i];
                 UNROLL for (int i = 0; i < 4; ++i) x[k][12 + i] = ends[k][i];
             }
@@ -38,7 +61,7 @@ inline void chacha20_at(const uint32_t* key, const uint64_t (*counters)[kBlocks]
                 y[i] += y[j]; y[l] = rotate(y[l] ^ y[i], 8);
                 y[k] += y[l]; y[j] = rotate(y[j] ^ y[k], 7);
             };
-            for (int round = 0; round < 10; ++round) {
+            UNROLL for (int round = 0; round < 10; ++round) {
                 UNROLL for (int k = 0; k < side; ++k)
                     UNROLL for (int i = 0; i < 4; ++i) quarter(x[k], i, 4 + i, 8 + i, 12 + i);
                 UNROLL for (int k = 0; k < side; ++k)
@@ -55,10 +78,7 @@ inline void chacha20_at(const uint32_t* key, const uint64_t (*counters)[kBlocks]
 // words[s][i][b] = word i of block number counter + s * kBlocks + b
 template <int Sets>
 inline void chacha20(const uint32_t* key, uint64_t counter, uint64_t nonce, uint32_t (*words)[16][kBlocks]) {
-    uint64_t counters[Sets][kBlocks], nonces[Sets][kBlocks];
-    for (int s = 0; s < Sets; ++s)
-        for (int b = 0; b < kBlocks; ++b) counters[s][b] = counter++, nonces[s][b] = nonce;
-    chacha20_at<Sets>(key, counters, nonces, words);
+    chacha20_at<Sets>(key, InARow{counter, nonce}, words);
 }
 
 // out[k] = the first 64 bits of the block whose counter is points[2 k] and whose nonce is points[2 k + 1]
@@ -68,11 +88,13 @@ inline void fill_keyed(const uint32_t* key, Index first, Index last, Index n, co
     for (Index i = first; i < last; ++i) {
         const Index start = i * kBlocks, here = std::min(Index(kBlocks), n - start);
         for (Index k = 0; k < here; ++k) counters[k] = points[2 * (start + k)], nonces[k] = points[2 * (start + k) + 1];
-        chacha20_at<1>(key, &counters, &nonces, &words);
+        chacha20_at<1>(key, OwnPlaces{counters, nonces}, &words);
         for (Index k = 0; k < here; ++k) out[start + k] = uint64_t(words[1][k]) << 32 | words[0][k];
     }
 }
 
+// Functions of several vectors at a time: each operation on one of them waits for the one before it, so operations on
+// all of them stand beside one another.
 struct Doubles {
     static constexpr int lanes = KERNEL_VECTOR_BYTES / 8;
     using V = typename VectorOf<double, lanes>::type;
@@ -82,7 +104,7 @@ struct Doubles {
     static INLINE V value(Bits x) { return (V)x; }
 
     // 1 + k / 2^52 for the upper 52 bits k of 64-bit words, of which the two halves lie apart: for twice as many lanes
-    static INLINE void one_to_two(const uint32_t* low, const uint32_t* high, V (&out)[2]) {
+    static INLINE void one_to_two(const uint32_t* low, const uint32_t* high, V* out) {
         using Halves = typename VectorOf<uint32_t, 2 * lanes>::type;
         const Halves a = load<Halves>(low), b = load<Halves>(high);
         Halves first, second;
@@ -94,36 +116,53 @@ struct Doubles {
         out[1] = value((Bits)__builtin_shuffle(a, b, second) >> 12 | 0x3ff0000000000000u);
     }
 
-    static INLINE V horner(V x, const double* coefficients, int n) {
-        V sum = V{} + coefficients[n - 1];
-        UNROLL for (int i = n - 2; i >= 0; --i) sum = sum * x + coefficients[i];
-        return sum;
+    template <int N>
+    static INLINE void horner(const V (&x)[N], const double* coefficients, int n, V (&sums)[N]) {
+        UNROLL for (int k = 0; k < N; ++k) sums[k] = V{} + coefficients[n - 1];
+        UNROLL for (int i = n - 2; i >= 0; --i)
+            UNROLL for (int k = 0; k < N; ++k) sums[k] = sums[k] * x[k] + coefficients[i];
     }
 
-    // log of a positive normal number: exponent * log 2 + 2 artanh((m - 1) / (m + 1)), m in (0.7, 1.42)
-    static INLINE V logarithm(V x) {
+    // log of positive normal numbers: exponent * log 2 + 2 artanh((m - 1) / (m + 1)), m in (0.7, 1.42)
+    template <int N>
+    static INLINE void logarithm(const V (&x)[N], V (&logs)[N]) {
         constexpr double artanh[] = {1., 1. / 3, 1. / 5, 1. / 7, 1. / 9, 1. / 11, 1. / 13, 1. / 15, 1. / 17, 1. / 19,
                                      1. / 21};
-        Bits shifted = bits(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);  // m starts at sqrt(1/2)
-        V exponent = value((shifted >> 52) + 0x4330000000000000u) - (4503599627370496. + 1023.);
-        V m = value((shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
-        V s = (m - 1.) / (m + 1.);
-        return exponent * 0.6931471805599453 + 2. * s * horner(s * s, artanh, 11);
+        V exponents[N], s[N], squares[N];
+        UNROLL for (int k = 0; k < N; ++k) {
+            Bits shifted = bits(x[k]) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);  // m starts at sqrt(1/2)
+            exponents[k] = value((shifted >> 52) + 0x4330000000000000u) - (4503599627370496. + 1023.);
+            V m = value((shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu);
+            s[k] = (m - 1.) / (m + 1.);
+            squares[k] = s[k] * s[k];
+        }
+        horner(squares, artanh, 11, logs);
+        UNROLL for (int k = 0; k < N; ++k) logs[k] = exponents[k] * 0.6931471805599453 + 2. * s[k] * logs[k];
     }
 
     // cosine and sine of 2 pi turn, turn in [0, 1]: Taylor polynomials on +- pi/4, then the quadrant
-    static INLINE void circle(V turn, V& cosine, V& sine) {
+    template <int N>
+    static INLINE void circle(const V (&turns)[N], V (&cosines)[N], V (&sines)[N]) {
         constexpr double sin_taylor[] = {1., -1. / 6, 1. / 120, -1. / 5040, 1. / 362880, -1. / 39916800,
                                          1. / 6227020800., -1. / 1307674368000.};
         constexpr double cos_taylor[] = {1., -1. / 2, 1. / 24, -1. / 720, 1. / 40320, -1. / 3628800, 1. / 479001600,
                                          -1. / 87178291200., 1. / 20922789888000.};
-        V rounded = turn * 4. + 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer, kept in the low bits
-        Bits quadrant = bits(rounded);
-        V x = (turn * 4. - (rounded - 6755399441055744.)) * 1.5707963267948966;
-        V s = x * horner(x * x, sin_taylor, 8), c = horner(x * x, cos_taylor, 9);
-        auto odd = (quadrant & 1) != 0;
-        cosine = value(bits(odd ? s : c) ^ ((quadrant + 1) & 2) << 62);
-        sine = value(bits(odd ? c : s) ^ (quadrant & 2) << 62);
+        Bits quadrants[N];
+        V x[N], squares[N];
+        UNROLL for (int k = 0; k < N; ++k) {
+            V rounded = turns[k] * 4. + 6755399441055744.;  // adding 1.5 * 2^52 rounds to an integer, in the low bits
+            quadrants[k] = bits(rounded);
+            x[k] = (turns[k] * 4. - (rounded - 6755399441055744.)) * 1.5707963267948966;
+            squares[k] = x[k] * x[k];
+        }
+        horner(squares, sin_taylor, 8, sines);
+        horner(squares, cos_taylor, 9, cosines);
+        UNROLL for (int k = 0; k < N; ++k) {
+            V s = x[k] * sines[k], c = cosines[k];
+            auto odd = (quadrants[k] & 1) != 0;
+            cosines[k] = value(bits(odd ? s : c) ^ ((quadrants[k] + 1) & 2) << 62);
+            sines[k] = value(bits(odd ? c : s) ^ (quadrants[k] & 2) << 62);
+        }
     }
 };
 
@@ -132,27 +171,31 @@ struct Doubles {
 template <bool Spread>
 inline void normals_of(const uint32_t (*words)[kBlocks], double* out, double* spread) {
     using V = Doubles::V;
-    for (int pair = 0; pair < 4; ++pair)
-        for (int b = 0; b < kBlocks; b += 2 * Doubles::lanes) {
-            V uniforms[2], turns[2];
-            Doubles::one_to_two(&words[2 * pair][b], &words[2 * pair + 1][b], uniforms);
-            Doubles::one_to_two(&words[2 * pair + 8][b], &words[2 * pair + 9][b], turns);
-            UNROLL for (int half = 0; half < 2; ++half) {
-                const int at = 2 * pair * kBlocks + b + half * Doubles::lanes;
-                V uniform = uniforms[half] - 0x1.fffffffffffffp-1, radius, cosine, sine;
-                V square = -2. * Doubles::logarithm(uniform);
-                UNROLL for (int i = 0; i < Doubles::lanes; ++i) radius[i] = __builtin_sqrt(square[i]);
-                Doubles::circle(turns[half] - 1., cosine, sine);
-                store(out + at, radius * cosine);
-                store(out + at + kBlocks, radius * sine);
-                if constexpr (Spread) {  // docs/proofs/exact.md: of the functions, and of the words that follow
-                    V wide = radius * 0x1p-46 + 0x1p-52 / (uniform * radius);
-                    wide = uniform < 0x1p-52 ? V{} + double(INFINITY) : wide;  // no bit set: as far as you like
-                    store(spread + at, wide);
-                    store(spread + at + kBlocks, wide);
-                }
+    for (int b = 0; b < kBlocks; b += 2 * Doubles::lanes) {
+        V uniforms[8], turns[8], radii[8], cosines[8], sines[8];
+        UNROLL for (int pair = 0; pair < 4; ++pair) {
+            Doubles::one_to_two(&words[2 * pair][b], &words[2 * pair + 1][b], uniforms + 2 * pair);
+            Doubles::one_to_two(&words[2 * pair + 8][b], &words[2 * pair + 9][b], turns + 2 * pair);
+        }
+        UNROLL for (int k = 0; k < 8; ++k) uniforms[k] -= 0x1.fffffffffffffp-1, turns[k] -= 1.;
+        Doubles::logarithm(uniforms, radii);
+        UNROLL for (int k = 0; k < 8; ++k) {
+            const V square = -2. * radii[k];
+            UNROLL for (int i = 0; i < Doubles::lanes; ++i) radii[k][i] = __builtin_sqrt(square[i]);
+        }
+        Doubles::circle(turns, cosines, sines);
+        UNROLL for (int k = 0; k < 8; ++k) {
+            const int at = k / 2 * 2 * kBlocks + b + k % 2 * Doubles::lanes;
+            store(out + at, radii[k] * cosines[k]);
+            store(out + at + kBlocks, radii[k] * sines[k]);
+            if constexpr (Spread) {  // docs/proofs/exact.md: of the functions, and of the words that follow
+                V wide = radii[k] * 0x1p-46 + 0x1p-52 / (uniforms[k] * radii[k]);
+                wide = uniforms[k] < 0x1p-52 ? V{} + double(INFINITY) : wide;  // no bit set: as far as you like
+                store(spread + at, wide);
+                store(spread + at + kBlocks, wide);
             }
         }
+    }
 }
 
 // Calls use(first, numbers, how many) with the normal numbers of each batch; several batches are made together.

@@ -4,7 +4,14 @@
 
 typedef float NarrowPart __attribute__((vector_size(KERNEL_VECTOR_BYTES / 2)));
 
-// Eight floats as doubles
+// Eight floats as doubles; and the last few floats of a row, with zeros behind them
+#if KERNEL_VECTOR_BYTES == 64  // in one operation: the compiler would convert vectors in halves
+INLINE Lanes widened(const float* from) { return {{(Part)_mm512_cvtps_pd(_mm256_loadu_ps(from))}}; }
+
+INLINE Lanes widened(const float* from, Index n) {
+    return {{(Part)_mm512_cvtps_pd(_mm256_maskz_loadu_ps(__mmask8((1 << std::min(n, Index(kLanes))) - 1), from))}};
+}
+#else
 INLINE Lanes widened(const float* from) {
     Lanes x;
     UNROLL for (int i = 0; i < Lanes::n_parts; ++i) {
@@ -15,15 +22,16 @@ INLINE Lanes widened(const float* from) {
     return x;
 }
 
-// The last few floats of a row, with zeros behind them
 INLINE Lanes widened(const float* from, Index n) {
     float held[kLanes] = {};
     for (Index i = 0; i < kLanes && i < n; ++i) held[i] = from[i];
     return widened(held);
 }
+#endif
 
-// gram[(i + p) * n + j + q] = x_{i + p} . x_{j + q} for p and q in [0, kSide), as far as there are rows
-template <int kSide>
+// gram[(i + p) * n + j + q] = x_{i + p} . x_{j + q} for p and q in [0, kSide), as far as there are rows.  On the diagonal
+// i and j are the same, and so are the products on both sides of it.
+template <int kSide, bool kDiagonal>
 inline void gram_tile(const float* rows, Index n, Index width, Index i, Index j, double* gram) {
     const float *left[kSide], *right[kSide];
     for (int p = 0; p < kSide; ++p) {
@@ -37,22 +45,36 @@ inline void gram_tile(const float* rows, Index n, Index width, Index i, Index j,
         Lanes a[kSide];
         UNROLL for (int p = 0; p < kSide; ++p) a[p] = load(left[p]);
         UNROLL for (int q = 0; q < kSide; ++q) {
-            const Lanes b = load(right[q]);
-            UNROLL for (int p = 0; p < kSide; ++p) sums[p][q] = sums[p][q] + a[p] * b;
+            const Lanes b = kDiagonal ? a[q] : load(right[q]);
+            UNROLL for (int p = 0; p < kSide; ++p)
+                if (!kDiagonal || p <= q) sums[p][q] = sums[p][q] + a[p] * b;
         }
     };
     Index k = 0;
     for (; k + kLanes <= width; k += kLanes) step([&](const float* row) INLINE_LAMBDA { return widened(row + k); });
     if (k < width) step([&](const float* row) INLINE_LAMBDA { return widened(row + k, width - k); });
-    for (int p = 0; p < kSide && i + p < n; ++p)
-        for (int q = 0; q < kSide && j + q < n; ++q)
-            gram[(i + p) * n + j + q] = gram[(j + q) * n + i + p] = sum_lanes(sums[p][q]);
+    UNROLL for (int p = 0; p < kSide; ++p)
+        UNROLL for (int q = 0; q < kSide; ++q)
+            if ((!kDiagonal || p <= q) && i + p < n && j + q < n)
+                gram[(i + p) * n + j + q] = gram[(j + q) * n + i + p] = sum_lanes(sums[p][q]);
 }
 
 inline void gram_of(const float* rows, Index n, Index width, double* gram) {
-    if (n == 1) return gram_tile<1>(rows, n, width, 0, 0, gram);
-    for (Index i = 0; i < n; i += 4)
-        for (Index j = i; j < n; j += 4) gram_tile<4>(rows, n, width, i, j, gram);
+    if (n == 1) return gram_tile<1, true>(rows, n, width, 0, 0, gram);
+    if (n == 2) return gram_tile<2, true>(rows, n, width, 0, 0, gram);
+    for (Index i = 0; i < n; i += 4) {
+        gram_tile<4, true>(rows, n, width, i, i, gram);
+        for (Index j = i + 4; j < n; j += 4) gram_tile<4, false>(rows, n, width, i, j, gram);
+    }
+}
+
+// max(0, sum_{t, t'} inner[t, t'] outer[t, t']) + (rounding * sum_t sqrt(inner[t, t] outer[t, t]))^2, inner 1 if null
+inline double square_of(const double* inner, const double* outer, Index n, double rounding) {
+    double square = 0., size = 0.;
+    for (Index k = 0; k < n * n; ++k) square += inner ? inner[k] * outer[k] : outer[k];
+    for (Index k = 0; k < n * n; k += n + 1) size += std::sqrt(inner ? inner[k] * outer[k] : outer[k]);
+    size *= rounding;
+    return (square < 0. ? 0. : square) + size * size;
 }
 
 // squares[u] = max(0, sum_{t, t'} (a_t . a_t') (b_t . b_t')) + (rounding * sum_t |a_t| |b_t|)^2
@@ -67,14 +89,10 @@ inline void unit_squares(const ProductArguments& task, int threads) {
         for (Index u = turn * kUnitsAtOnce; u < std::min((turn + 1) * kUnitsAtOnce, task.n_units); ++u) {
             const Index first = task.offsets[u], n = task.offsets[u + 1] - first;
             double* const outer = inner + n * n;
-            if (task.incoming) gram_of(task.incoming + first * task.columns, n, task.columns, inner);
-            else std::fill(inner, inner + n * n, 1.);
             gram_of(task.outgoing + first * task.rows, n, task.rows, outer);
-            double square = 0., size = 0.;
-            for (Index k = 0; k < n * n; ++k) square += inner[k] * outer[k];
-            for (Index k = 0; k < n * n; k += n + 1) size += std::sqrt(inner[k] * outer[k]);
-            size *= task.rounding;
-            task.squares[u] = (square < 0. ? 0. : square) + size * size;
+            if (task.incoming) gram_of(task.incoming + first * task.columns, n, task.columns, inner);
+            task.squares[u] = square_of(task.incoming ? inner : nullptr, outer, n, task.rounding);
+            if (task.of_ones) task.of_ones[u] = square_of(nullptr, outer, n, task.rounding);
         }
     });
 }
@@ -112,21 +130,23 @@ inline void add_columns(const ProductArguments& task, const double* scaled, Inde
     }
 }
 
-// total[m, k] += sum_u factors[u] sum_t b[t, m] a[t, k], position by position
+constexpr int kRowsTogether = KERNEL_VECTOR_BYTES == 64 ? 10 : 5;  // of which registers hold two vectors of sums each
+
+// total[m, k] += sum_u factors[u] sum_t b[t, m] a[t, k], position by position; ones_total the same with ones for a
 inline void unit_sums(const ProductArguments& task, int threads) {
     const Index n = task.offsets[task.n_units] - task.offsets[0], rows = task.rows;
     Buffer<double> scaled = zeros<double>(n * rows);
     for (Index u = 0; u < task.n_units; ++u)
         for (Index t = task.offsets[u] * rows; t < task.offsets[u + 1] * rows; ++t)
             scaled[t] = task.factors[u] * double(task.outgoing[t]);
-    if (!task.incoming) {
+    if (double* const ones = task.incoming ? task.ones_total : task.total)
         for (Index t = 0; t < n; ++t)
-            for (Index m = 0; m < rows; ++m) task.total[m] += scaled[t * rows + m];
-        return;
-    }
+            for (Index m = 0; m < rows; ++m) ones[m] += scaled[t * rows + m];
+    if (!task.incoming) return;
     in_parallel(threads, (task.columns + 2 * kLanes - 1) / (2 * kLanes), [&](int, Index turn) {
         const Index k = turn * 2 * kLanes;
         Index m = 0;
+        for (; m + kRowsTogether <= rows; m += kRowsTogether) add_columns<kRowsTogether>(task, scaled.get(), n, m, k);
         for (; m + 5 <= rows; m += 5) add_columns<5>(task, scaled.get(), n, m, k);
         for (; m < rows; ++m) add_columns<1>(task, scaled.get(), n, m, k);
     });

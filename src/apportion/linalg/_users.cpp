@@ -99,6 +99,7 @@ struct ProductArguments {
     const float *incoming, *outgoing; // [positions, columns], or null for ones; [positions, rows]
     const double* factors;            // of units
     double *squares, *total;          // [n_units]; [rows, columns], added to
+    double *of_ones, *ones_total;     // the same for ones in place of incoming: [n_units], [rows]; or null
     double rounding;
 };
 

@@ -21,6 +21,7 @@ Narrow = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 _SMALL = 1 << 22  # products up to this are not worth a second thread
+_ADDRESSES = ("offsets", "incoming", "outgoing", "factors", "squares", "total", "of_ones", "ones_total")
 
 
 class _Arguments(ctypes.Structure):
@@ -28,7 +29,7 @@ class _Arguments(ctypes.Structure):
 
     _fields_ = (
         [(name, ctypes.c_int64) for name in ("n_units", "rows", "columns")]
-        + [(name, ctypes.c_void_p) for name in ("offsets", "incoming", "outgoing", "factors", "squares", "total")]
+        + [(name, ctypes.c_void_p) for name in _ADDRESSES]
         + [("rounding", ctypes.c_double)]
     )
 
@@ -68,19 +69,37 @@ class UnitProducts:
 
     def squares(self, rounding: float) -> Floats:
         """Return ‖Σ_t b_t a_tᵀ‖² + (rounding · Σ_t ‖a_t‖ ‖b_t‖)² for every unit."""
-        result = np.empty(self._arguments.n_units)
-        self._arguments.squares, self._arguments.rounding = _address(result), rounding
-        kernel.unit_products(self._arguments, squares=True, threads=self._threads)
-        return result
+        return self.squares_of_both(rounding)[0]
 
-    def add_to(self, total: Floats, factors: Floats) -> None:
-        """Add every unit's sum, times its factor, to float64 numbers of shape [rows, columns], contiguous."""
-        fits = total.shape == self._shape and total.dtype == np.float64 and total.flags.c_contiguous
-        if not fits or factors.shape != (self._arguments.n_units,) or factors.dtype != np.float64:
-            raise InputError("Expected a contiguous float64 total, and a factor for each unit.", argument="total")
+    def squares_of_both(self, rounding: float) -> tuple[Floats, Floats]:
+        """Return the same, and what it would be with a column of ones for the incoming rows."""
+        result = np.empty((2, self._arguments.n_units))
+        squares = _address(result)
+        self._arguments.squares, self._arguments.of_ones = squares, squares + result.strides[0]
+        self._arguments.rounding = rounding
+        kernel.unit_products(self._arguments, squares=True, threads=self._threads)
+        return result[0], result[1]
+
+    def add_to(self, total: Floats, factors: Floats, ones: Floats | None = None) -> None:
+        """Add every unit's sum, times its factor, to float64 numbers of shape [rows, columns], contiguous.
+
+        Args:
+            total: the numbers.
+            factors: one for each unit.
+            ones: float64 [rows], contiguous, to which the sums with a column of ones are added; None for nothing.
+        """
+        if not _fits(total, self._shape) or not (ones is None or _fits(ones, self._shape[:1])):
+            raise InputError("Expected contiguous float64 totals of the shape of the sums.", argument="total")
+        if factors.shape != (self._arguments.n_units,) or factors.dtype != np.float64:
+            raise InputError("Expected a float64 factor for each unit beside the total.", argument="factors")
         weights = np.ascontiguousarray(factors)
         self._arguments.total, self._arguments.factors = _address(total), _address(weights)
+        self._arguments.ones_total = None if ones is None else _address(ones)
         kernel.unit_products(self._arguments, squares=False, threads=self._threads)
+
+
+def _fits(total: Floats, shape: tuple[int, ...]) -> bool:
+    return total.shape == shape and total.dtype == np.float64 and total.flags.c_contiguous
 
 
 def _address(array: NDArray[Any]) -> int:

@@ -200,8 +200,8 @@ class RowCounts(Hidden):
 
 def _factors(squares: Any, inner: float, real: Any | None) -> tuple[Any, Any | None, Any]:
     """Return lengths, which units are kept (None: all), and factors: those that clip, and 0 for units not kept."""
-    norms = squares.double().clamp_min(0).sqrt()
-    factors = inner / norms.clamp_min(inner)
+    norms = squares.double().clamp_min(0).sqrt_()
+    factors = norms.clamp_min(inner).reciprocal_().mul_(inner)
     if real is None and math.isfinite(float(norms.sum())):
         return norms, None, factors
     kept = norms.isfinite() if real is None else norms.isfinite() & real.to(norms.device)

@@ -20,7 +20,7 @@ class Spent:
         self._worth = worth
         self._keys_delta = keys_delta
         self._names: set[str] = set()
-        self._costs: list[float] = []
+        self._costs: list[float] = []  # a few numbers with the same exact sum as all costs
         self._deltas: list[float] = []
 
     def refuse_taken(self, name: str) -> None:
@@ -45,6 +45,18 @@ class Spent:
         """Record a release. The cost is None if all releases were fixed in advance."""
         self._names.add(record.name)
         if cost is not None:
-            self._costs.append(cost)
+            self._costs = _with_the_same_sum(self._costs, cost)
         if record.delta:
             self._deltas.append(record.delta)
+
+
+def _with_the_same_sum(parts: list[float], one: float) -> list[float]:
+    """Return numbers with the exact sum of the parts and one more, of which no two overlap (Shewchuk, 1997)."""
+    kept, top = [], one
+    for part in parts:
+        large, small = (top, part) if abs(top) >= abs(part) else (part, top)
+        top = large + small
+        lost = small - (top - large)
+        if lost:
+            kept.append(lost)
+    return [*kept, top]

@@ -76,7 +76,7 @@ def applied(module: nn.Module, loss: Loss | None, units: Units, autocast: torch.
 
 
 def refuse_surroundings(module: nn.Module, units: Units) -> None:
-    """Refuse autocast around training, lazy layers, and rows on another device than the module."""
+    """Refuse autocast around training, lazy and scripted layers, and rows on another device than the module."""
     if not isinstance(units, Units):
         raise InputError(
             f"Expected units as UserRows or ExampleRows, got {type(units).__name__}; UserRows.of and ExampleRows.of "
@@ -89,6 +89,10 @@ def refuse_surroundings(module: nn.Module, units: Units) -> None:
             f"Expected parameters with shapes, got {lazy[0]!r} of a lazy layer; call the module once on made-up rows "
             "before you make the optimizer.",
             argument="module",
+        )
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise InputError(
+            "Expected a module of Python, got a scripted one; train it before torch.jit.script.", argument="module"
         )
     devices, given = {p.device.type for p in module.parameters()}, units.like[0].device.type
     if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):

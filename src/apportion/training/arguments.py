@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,11 +41,32 @@ def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, sched
     """Refuse an optimizer that would change no parameter of the module, and a scheduler that has no steps."""
     if scheduler is not None and not callable(getattr(scheduler, "step", None)):
         raise InputError(f"Expected a scheduler of PyTorch, got {scheduler!r}.", argument="scheduler")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InputError(
+            f"Expected an optimizer that takes gradients as they are, got {type(optimizer).__name__}, which computes "
+            "its own by a closure.",
+            argument="optimizer",
+        )
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     trained = {id(p) for p in module.parameters() if p.requires_grad}
     if trained and not held & trained:
         raise InputError(
             "Expected an optimizer of the module's parameters, got one that has none of those that are trained.",
+            argument="optimizer",
+        )
+
+
+def require_all_updated(optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
+    """Refuse an optimizer that lacks a trained parameter: its gradients would be clipped and paid for, and not used."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    left = [name for name, p in module.named_parameters() if p.requires_grad and id(p) not in held]
+    if left:
+        others = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise InputError(
+            f"Expected an optimizer of all trained parameters, got one without {left[0]!r}{others}: what they add to "
+            "every gradient would be clipped and paid for, and not used. Freeze them by requires_grad_(False), or give "
+            "them to the optimizer.",
             argument="optimizer",
         )
 

@@ -1,16 +1,20 @@
-"""Gradients of linear maps by the compiled kernel: lengths and sums straight from float32 rows.
+"""Gradients of linear layers by the compiled kernel: lengths and sums straight from float32 rows.
 
 The same as `Product` and `Stored` in `blocks`, with the same sizes added to lengths, in one pass over the rows and
-without copies in float64. Scales, gradients that are not finite and everything else go to those.
+without copies in float64. A layer's weight and bias share one pass. Scales, gradients that are not finite and
+everything else go to those.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from apportion.linalg.unit_products import UnitProducts, available
@@ -19,53 +23,80 @@ from apportion.training.groups import Groups
 
 _LONGEST = 16  # unit of which products between positions are worth it where a gradient is a vector
 
+Floats = NDArray[np.float64]
 
-class RowProducts(OnDevice):
-    """The gradient of a weight matrix, or of a bias, as rows of its factors.
+
+class LayerRows:
+    """The rows of a linear layer, for the gradients of its weight and of its bias.
 
     Args:
-        outgoing: b, of shape [rows, positions, rows of the weight].
-        incoming: a, of shape [rows, positions, columns of the weight]; None for a bias.
+        outgoing: b, of shape [rows, ..., rows of the weight].
+        incoming: a, of shape [rows, ..., columns of the weight]; None if only the bias is trained.
         groups: which rows each unit has.
+    """
+
+    def __init__(self, outgoing: Tensor, incoming: Tensor | None, groups: Groups) -> None:
+        bounds = groups.bounds(math.prod(outgoing.shape[1:-1]))
+        self._rows = bounds, _by_position(outgoing), None if incoming is None else _by_position(incoming)
+        self._products = UnitProducts(*self._rows)
+        self._rounding = rounding_of(outgoing)
+        self._added: tuple[Tensor, Floats] | None = None
+
+    @cached_property
+    def squares(self) -> tuple[Floats, Floats]:
+        """The squared lengths of each unit's gradients, of the weight and of the bias."""
+        return self._products.squares_of_both(self._rounding)
+
+    def add_to_weight(self, total: Tensor, factors: Tensor) -> None:
+        """Add the gradients of the weight, each times its factor; those of the bias are added up beside them."""
+        _, b, a = self._rows
+        ones = np.zeros(b.shape[1])
+        self._products.add_to(total.numpy().reshape(-1, 1 if a is None else a.shape[1]), factors.numpy(), ones)
+        self._added = factors, ones
+
+    def add_to_bias(self, total: Tensor, factors: Tensor) -> None:
+        """Add the gradients of the bias, each times its factor."""
+        if self._added is None or self._added[0] is not factors:
+            alone, ones = UnitProducts(*self._rows[:2], None), np.zeros((len(total), 1))
+            alone.add_to(ones, factors.numpy())
+            self._added = factors, ones[:, 0]
+        total += torch.from_numpy(self._added[1])
+
+
+class RowProducts(OnDevice):
+    """The gradient of a linear layer's weight, or of its bias, as rows of its factors.
+
+    Args:
+        rows: of the layer.
+        bias: whether it is of the bias.
         general: makes the block that this one stands for.
     """
 
-    def __init__(
-        self, outgoing: Tensor, incoming: Tensor | None, groups: Groups, general: Callable[[], Product | Stored]
-    ) -> None:
-        self._outgoing = outgoing.detach().contiguous().flatten(0, 1)
-        self._incoming = None if incoming is None else incoming.detach().contiguous().flatten(0, 1)
-        self._offsets = groups.offsets if outgoing.shape[1] == 1 else groups.offsets * outgoing.shape[1]
-        self._made = general
+    device = torch.device("cpu")
 
-    @property
-    def device(self) -> torch.device:
-        """Of the factors."""
-        return self._outgoing.device
+    def __init__(self, rows: LayerRows, general: Callable[[], Product | Stored], *, bias: bool) -> None:
+        self._rows = rows
+        self._made = general
+        self._bias = bias
 
     @cached_property
     def general(self) -> Product | Stored:
         """The same block by operations of torch."""
         return self._made()
 
-    @cached_property
-    def _products(self) -> UnitProducts:
-        incoming = None if self._incoming is None else self._incoming.numpy()
-        return UnitProducts(self._offsets.numpy(), self._outgoing.numpy(), incoming)
-
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient, divided by scales if given."""
         if scales is not None:
             return self.general.squared_norms(scales)
-        return torch.from_numpy(self._products.squares(rounding_of(self._outgoing)))
+        return torch.from_numpy(self._rows.squares[self._bias])
 
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
         if total.device.type != "cpu" or "general" in self.__dict__:
             self.general.add_to(total, factors)
-        else:
-            columns = 1 if self._incoming is None else self._incoming.shape[1]
-            self._products.add_to(total.view(-1, columns).numpy(), factors.cpu().numpy())
+            return
+        add = self._rows.add_to_bias if self._bias else self._rows.add_to_weight
+        add(total, factors.cpu())
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -78,12 +109,17 @@ class RowProducts(OnDevice):
 
 def by_rows(outgoing: Tensor, incoming: Tensor | None, groups: Groups) -> bool:
     """Whether the kernel takes these factors, and products between positions cost less than gradients of units."""
-    if not available() or outgoing.dtype != torch.float32 or outgoing.device.type != "cpu":
+    if outgoing.dtype != torch.float32 or outgoing.device.type != "cpu" or not available():
         return False
-    longest = int(groups.most * outgoing.shape[1])
+    longest: int = groups.most * math.prod(outgoing.shape[1:-1])
     if incoming is None:
         return longest <= _LONGEST
-    rows, columns = outgoing.shape[2], incoming.shape[2]
+    rows, columns = outgoing.shape[-1], incoming.shape[-1]
     if incoming.dtype != torch.float32:
         return False
     return longest == 1 or bool(3 * longest * (columns + rows) <= 2 * columns * rows)
+
+
+def _by_position(rows: Tensor) -> NDArray[np.float32]:
+    """Return rows and positions along one axis."""
+    return np.ascontiguousarray(rows.numpy()).reshape(-1, rows.shape[-1])

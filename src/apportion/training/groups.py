@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -41,6 +43,15 @@ class Groups:
     def even(self) -> bool:
         """Whether all units have as many rows."""
         return self.most * self.units == int(self.offsets[-1])
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.int64]:
+        bounds: NDArray[np.int64] = self.offsets.numpy()
+        return bounds
+
+    def bounds(self, positions: int) -> NDArray[np.int64]:
+        """Return the offsets of units among the positions of all rows, if every row has so many."""
+        return self._bounds if positions == 1 else self._bounds * positions
 
     def added(self, values: Tensor) -> Tensor:
         """Return sums over the rows of each unit."""

@@ -20,7 +20,7 @@ from torch.nn import functional
 from apportion.errors import InputError
 from apportion.training.blocks import Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
-from apportion.training.fused import RowProducts, by_rows
+from apportion.training.fused import LayerRows, RowProducts, by_rows
 from apportion.training.groups import Groups
 
 LayerBlock = Stored | Product | Lookup | ByRow | RowProducts
@@ -58,25 +58,26 @@ class LayerFactors:
     def __init__(self, module: nn.Module, loss: Callable[[Any, Any], Tensor]) -> None:
         self._module = module
         self._loss = loss
+        self._layers = [m for m in module.modules() if _trained(m)]
         self._groups = Groups(torch.zeros(1, dtype=torch.int64))
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
-        layers = [m for m in self._module.modules() if _trained(m)]
+        layers = self._layers
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
         hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
         try:
             with torch.enable_grad():
                 losses = self._loss(self._module(inputs), targets)
                 used = [layer for layer in layers if layer in seen]
-                result = torch.autograd.grad(losses.sum(), [seen[layer][1] for layer in used])
+                result = torch.autograd.grad(losses, [seen[layer][1] for layer in used], torch.ones_like(losses))
         finally:
             for hook in hooks:
                 hook.remove()
         made: dict[int, LayerBlock] = {}
         groups = self._groups = self._groups if self._groups.offsets is offsets else Groups(offsets)
         for layer, gradient in zip(used, result, strict=True):
-            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient.detach()), groups)
+            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient), groups)
         return [
             made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((groups.units, *p.shape)))
             for layer in layers  # of known kinds: each parameter belongs to one of them
@@ -118,27 +119,41 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[i
         return made
     if isinstance(layer, nn.Conv2d):
         return _convolution(layer, a, b, groups)
+    if isinstance(layer, nn.Linear):
+        return _linear(layer, a, b, groups)
     a, b = a.reshape(len(a), -1, a.shape[-1]), b.reshape(len(b), -1, b.shape[-1])
-    if isinstance(layer, nn.LayerNorm):
+    assert isinstance(layer, nn.LayerNorm)
+    if layer.weight is not None and layer.weight.requires_grad:
         slopes = b * functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
-        if layer.weight is not None and layer.weight.requires_grad:
-            made[id(layer.weight)] = _summed(slopes, groups)
-    elif layer.weight.requires_grad:
-        assert isinstance(layer.weight, Tensor)
-        made[id(layer.weight)] = _product(b, a, groups, tuple(layer.weight.shape))
+        made[id(layer.weight)] = _summed(slopes, groups)
     if layer.bias is not None and layer.bias.requires_grad:
-        of_bias = partial(_summed, b, groups)
-        made[id(layer.bias)] = RowProducts(b, None, groups, of_bias) if by_rows(b, None, groups) else of_bias()
+        made[id(layer.bias)] = _summed(b, groups)
     return made
 
 
-def _product(b: Tensor, a: Tensor, groups: Groups, shape: tuple[int, ...]) -> LayerBlock:
-    """Return the block of a weight matrix: by the kernel where it can."""
+def _linear(layer: nn.Linear, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
+    """Return the blocks of a weight matrix and a bias: by the kernel where it can, both from the same rows."""
+    made: dict[int, LayerBlock] = {}
+    weight, bias = layer.weight, layer.bias
+    shared = weight.requires_grad and by_rows(b, a, groups)
+    rows = LayerRows(b, a, groups) if shared else None
+    if weight.requires_grad:
+        general = partial(_product, b, a, groups, tuple(weight.shape))
+        made[id(weight)] = general() if rows is None else RowProducts(rows, general, bias=False)
+    if bias is not None and bias.requires_grad:
+        of_bias = partial(_summed_rows, b, groups)
+        own = by_rows(b, None, groups)
+        made[id(bias)] = RowProducts(rows or LayerRows(b, None, groups), of_bias, bias=True) if own else of_bias()
+    return made
 
-    def general() -> Product:
-        return Product(groups.side_by_side(b), groups.side_by_side(a), shape)
 
-    return RowProducts(b, a, groups, general) if by_rows(b, a, groups) else general()
+def _product(b: Tensor, a: Tensor, groups: Groups, shape: tuple[int, ...]) -> Product:
+    a, b = (each.reshape(len(each), -1, each.shape[-1]) for each in (a, b))
+    return Product(groups.side_by_side(b), groups.side_by_side(a), shape)
+
+
+def _summed_rows(b: Tensor, groups: Groups) -> Stored:
+    return _summed(b.reshape(len(b), -1, b.shape[-1]), groups)
 
 
 def _convolution(layer: nn.Conv2d, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:

@@ -27,8 +27,8 @@ def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
         trained: whether to restore trained parameters too.
     """
     parts = list(module.modules())
-    attributes = [dict(vars(part)) for part in parts]
-    members = [[dict(vars(part)[name]) for name in _HELD] for part in parts]
+    attributes = [vars(part).copy() for part in parts]
+    members = [[dict(values[name]) for name in _HELD] for values in attributes]
     copies = [(t, t.detach().clone()) for t in _tensors(attributes, members) if trained or not t.requires_grad]
     try:
         yield
@@ -36,21 +36,22 @@ def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
         for part, values, held in zip(parts, attributes, members, strict=True):
             _put_back(vars(part), values)
             for name, inside in zip(_HELD, held, strict=True):
-                _put_back(vars(part)[name], inside)
-        with torch.no_grad():
-            for tensor, copy in copies:
-                if not torch.equal(tensor, copy):
+                _put_back(values[name], inside)
+        for tensor, copy in copies:
+            if not torch.equal(tensor, copy):
+                with torch.no_grad():
                     tensor.copy_(copy)
 
 
 def _tensors(attributes: list[dict[str, Any]], members: list[list[dict[str, Any]]]) -> list[Tensor]:
     """Return every tensor that a part holds, each once."""
-    own = [[values[name] for name in values.keys() - _OF_ANY] for values in attributes]
-    held = [*own, *(inside.values() for both in members for inside in both)]
-    return list({id(value): value for values in held for value in values if isinstance(value, Tensor)}.values())
+    own = [value for values in attributes for name, value in values.items() if name not in _OF_ANY]
+    held = [value for both in members for inside in both for value in inside.values()]
+    return list({id(value): value for value in own + held if isinstance(value, Tensor)}.values())
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:
-    for name in now.keys() - before.keys():
-        del now[name]
+    if len(now) != len(before) or now.keys() != before.keys():
+        for name in now.keys() - before.keys():
+            del now[name]
     now.update(before)

@@ -7,6 +7,7 @@ for each row. Both loss and module must treat each row by itself, otherwise they
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -61,6 +62,21 @@ def gradient_way(module: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor)
     raise InputError(
         f"Expected a module that gives gradients row by row, got the error {problems[-1]}", argument="module"
     ) from problems[-1]
+
+
+class RowByRowWarning(UserWarning):
+    """Said once before a training whose gradients take a pass of their own for every row."""
+
+
+def warn_if_row_by_row(way: GradientWay) -> None:
+    """Say so if every row takes a pass of its own."""
+    if isinstance(way, RowsOneByOne):
+        warnings.warn(
+            "Gradients of this module are computed row by row, which is slow. The reason is a part that "
+            "torch.func.vmap does not support, such as nn.GRU or a custom function without a vmap of its own.",
+            RowByRowWarning,
+            stacklevel=5,  # of the call of `fit`
+        )
 
 
 class FunctionalGradients:

@@ -26,7 +26,15 @@ from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptim
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
-from apportion.training.per_unit import GradientWay, Loss, gradient_way, losses_of_units, means_of_units, trainable
+from apportion.training.per_unit import (
+    GradientWay,
+    Loss,
+    gradient_way,
+    losses_of_units,
+    means_of_units,
+    trainable,
+    warn_if_row_by_row,
+)
 from apportion.training.processes import OneProcess, Processes, start_alike, together
 from apportion.training.step_releases import Form, StepReleases, StepShare, plan_steps
 from apportion.training.table_rows import RowRule
@@ -121,6 +129,9 @@ class PrivateGradients:
         self._applied = applied(module, loss, units, autocast)
         self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
         self._given = way
+        self._trained = list(map(id, self._parameters))
+        self._whole = [tuple(p.shape) for p in self._parameters]
+        self._alike = len({(p.device, p.dtype) for p in self._parameters}) == 1
         self._modes, self._rates = modes(self._module.modules()), dropout_rates(self._module.modules())
         self._rows_at_once = rows_at_once
         own = self._units.of_process(self._processes.number, self._processes.size)
@@ -128,6 +139,7 @@ class PrivateGradients:
         self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
         self._apart = 0
         self._way = self._checked_way()
+        warn_if_row_by_row(self._way)
         first = self._processes.number == 0
         self._session = session if first else Session(session.budget, neighbours=session.neighbours)
         self._clip = clip
@@ -227,7 +239,7 @@ class PrivateGradients:
         """Refuse other trained parameters than at the start; check the module again if its modes changed."""
         parts = list(self._module.modules())
         held = {id(p): p for part in parts for p in part._parameters.values() if p is not None}
-        if [key for key, p in held.items() if p.requires_grad] != list(map(id, self._parameters)):
+        if [key for key, p in held.items() if p.requires_grad] != self._trained:
             raise InputError(
                 "Expected the same trained parameters at every step, got others than at the start.", argument="module"
             )
@@ -241,9 +253,12 @@ class PrivateGradients:
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""
-        groups = [] if optimizer is None else [group["params"] for group in optimizer.param_groups]
-        for parameters in (self._module.parameters(), *groups):
-            for parameter in parameters:
+        for part in self._module.modules():
+            for parameter in part._parameters.values():
+                if parameter is not None:
+                    parameter.grad = None
+        for group in [] if optimizer is None else optimizer.param_groups:
+            for parameter in group["params"]:
                 parameter.grad = None
 
     def _plan(
@@ -318,10 +333,9 @@ class PrivateGradients:
 
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """Return the hidden sum of these units' clipped gradients, with that of the other processes."""
-        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
         total = GradientTotal(
-            self.clip_norm, shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
+            self.clip_norm, self._shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
             losses=None if self._losses is None else (self._losses.largest, self._losses.share),
         )  # fmt: skip
         together(self._processes, lambda: self._add(total, units))
@@ -362,26 +376,42 @@ class PrivateGradients:
 
     def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
-        parts = self._parts(released)
-        placed = parts if self._tables is None else self._tables.spread_out(parts)
-        for parameter, part in zip(self._parameters, placed, strict=True):
-            parameter.grad = part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
+        for parameter, gradient in zip(self._parameters, self._means(torch.from_numpy(released)), strict=True):
+            parameter.grad = gradient
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
-            mean = [part / self._expected for part in parts]
+            mean = [part / self._expected for part in self._parts(torch.from_numpy(released))]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
-            within = float(released[sum(part.numel() for part in parts)]) / self._expected + 0.5
+            within = float(released[sum(map(math.prod, self._shapes))]) / self._expected + 0.5
             self.clip_norm = self._clip.following(self.clip_norm, within)
         if self._losses is not None:
             self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
 
-    def _parts(self, released: NDArray[np.float64]) -> list[Tensor]:
+    def _means(self, released: Tensor) -> list[Tensor]:
+        """Return the gradient of each parameter; as views of one tensor where all parameters are alike."""
+        if self._tables is None and self._alike:
+            like = self._parameters[0]
+            return self._parts(released.to(like.device, like.dtype, copy=True).div_(self._expected))
+        parts = self._parts(released)
+        placed = parts if self._tables is None else self._tables.spread_out(parts)
+        return [
+            part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
+            for parameter, part in zip(self._parameters, placed, strict=True)
+        ]
+
+    def _parts(self, released: Tensor) -> list[Tensor]:
         """Return what was released of each parameter."""
-        shapes = [tuple(p.shape) for p in self._parameters] if self._tables is None else self._tables.shapes
+        shapes = self._shapes
         sizes = [math.prod(shape) for shape in shapes]
-        parts = torch.from_numpy(released[: sum(sizes)]).split_with_sizes(sizes)
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        rest = len(released) - sum(sizes)
+        parts = released.split_with_sizes([*sizes, rest] if rest else sizes)
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+
+    @property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        """Of what is released of each parameter."""
+        return self._whole if self._tables is None else self._tables.shapes
 
 
 class PlainGradients:

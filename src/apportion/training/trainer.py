@@ -16,7 +16,13 @@ from apportion.privacy import Budget, NoiseSource, Session, Statement, accountin
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
 from apportion.training.applied import refuse_surroundings
-from apportion.training.arguments import require_calls, require_length, require_optimizer, require_rules
+from apportion.training.arguments import (
+    require_all_updated,
+    require_calls,
+    require_length,
+    require_optimizer,
+    require_rules,
+)
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
 from apportion.training.comparable import comparable, comparable_module
@@ -38,7 +44,8 @@ class PrivateTrainer:
 
     Args:
         module: the module to train; its initial parameters must not depend on the training rows.
-        optimizer: one of `apportion.training` or of torch, made with the module's parameters.
+        optimizer: one of `apportion.training` or of torch, made with all of the module's trained parameters; freeze
+            the others by `requires_grad_(False)`.
         loss: takes outputs and targets of some rows and returns one number for each row; None if the module returns its
             own loss, as modules of Hugging Face do.
         epsilon: ε of the whole training.
@@ -186,6 +193,7 @@ class PrivateTrainer:
         A second fit is refused: it would start from what the first learned, and its statement would claim too little.
         """
         require_calls(progress, callbacks, checkpoint)
+        require_all_updated(self.optimizer, self.module)
         self._refuse(units, session, ledger, checkpoint, watch)
         run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
         for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
