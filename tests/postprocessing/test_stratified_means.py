@@ -100,9 +100,9 @@ def test_large_users_whom_the_noise_may_hide_widen_an_interval():
 
 
 def test_released_weights_tell_shapes_apart_and_move_counts_to_them():
-    both = Shapes(np.stack([COUNTS, COUNTS[::-1]]), np.array([0.5, 0.5]), SIZES)
+    both = Shapes(np.stack([COUNTS, COUNTS[::-1]]), np.array([0.5, 0.5]), SIZES, 25.0)
     released = STRATA.weights(COUNTS, SIZES).sum(axis=1)
-    found = both.with_weights(STRATA, 1.1 * released, np.full(2, 0.1), 1.0)
+    found = both.with_weights(STRATA, 1.1 * released, np.full(2, 0.1))
     assert found.weights[0] > 0.99
     assert STRATA.weights(found.counts[0], SIZES).sum(axis=1) == pytest.approx(1.1 * released, rel=0.01)
 
