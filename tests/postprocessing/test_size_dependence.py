@@ -39,7 +39,7 @@ def test_half_of_the_tail_of_a_power_law_is_seen_and_a_third_without_shapes_of_i
 
 @pytest.mark.parametrize("stddev", [5.0, 10.0])
 def test_a_shape_that_is_a_little_wrong_for_many_users_makes_no_tail(stddev):
-    """Movies of MovieLens 100K by numbers of ratings: beyond 512 there is one. Shapes alone had 18 users there, and 5 more."""
+    """Movies of MovieLens 100K by numbers of ratings: beyond 512 there is one. Shapes alone had 18 and 5 more."""
     counts = np.array([141.0, 128, 198, 205, 227, 264, 266, 191, 61, 1, 0])
     noise = np.random.default_rng(0).normal(size=(20, 11)) * stddev
     found = np.array([class_counts(counts + each, stddev, "sizes") for each in noise])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -169,15 +170,22 @@ def test_the_statement_names_the_target_and_protects_sizes():
     assert "mean by the paper's weights" in paper.statement_.to_text()
 
 
-SIZE_OF_ABSURD = (1e4, 1e12, 1e300)
+def with_one_at(values, number, rng):
+    """The same with one of them replaced."""
+    moved = values.copy()
+    moved.flat[rng.integers(values.size)] = number
+    return moved
+
+
+SIZES_OF_ABSURD = (1e4, 1e12, 1e300)
 ABSURD = {
-    "one far above": lambda values, size, rng: np.where(np.arange(values.size) == rng.integers(values.size), size, values),
-    "one far below": lambda values, size, rng: np.where(np.arange(values.size) == rng.integers(values.size), -size, values),
-    "all far above": lambda values, size, rng: np.full(values.size, size),
-    "all far below": lambda values, size, rng: np.full(values.size, -size),
-    "all over the place": lambda values, size, rng: size * rng.standard_normal(values.size),
-    "half of them": lambda values, size, rng: np.where(rng.random(values.size) < 0.5, size, values),
-}  # fmt: skip
+    "one far above": with_one_at,
+    "one far below": lambda values, size, rng: with_one_at(values, -size, rng),
+    "all far above": lambda values, size, rng: np.full(values.shape, size),
+    "all far below": lambda values, size, rng: np.full(values.shape, -size),
+    "all over the place": lambda values, size, rng: size * rng.standard_normal(values.shape),
+    "half of them": lambda values, size, rng: np.where(rng.random(values.shape) < 0.5, size, values),
+}
 
 
 @pytest.mark.parametrize("budget", [{"epsilon": 0.5}, {"epsilon": 20.0}, {"epsilon": 1.0, "delta": 1e-6}], ids=str)
@@ -187,20 +195,24 @@ def test_no_released_number_however_absurd_stops_a_mean_that_was_paid_for(monkey
     values, groups = some_rows(n_users)
     released = UserMean._release
 
-    def absurd(self, *arguments):
-        noisy, rng = released(self, *arguments), np.random.default_rng(len(calls))
-        calls.append(None)
-        return replace(noisy, values=ABSURD[kind](noisy.values, size, rng)) if len(calls) == which else noisy
+    def fit(which, size):
+        calls = []
 
-    monkeypatch.setattr(UserMean, "_release", absurd)
-    for which in (1, 2, 3):
-        for size in SIZE_OF_ABSURD:
-            calls = []
-            settings = {"interval_for": "population"} if size == SIZE_OF_ABSURD[0] else {}
-            found = a_mean(**budget, **settings).fit(values, users=groups)
-            low, high = found.interval_
-            assert 0 <= low <= found.mean_ <= high <= 6
-            assert np.isfinite(found.noise_stddev_)
+        def absurd(self, *arguments):
+            noisy, rng = released(self, *arguments), np.random.default_rng(len(calls))
+            calls.append(noisy)
+            moved = ABSURD[kind](np.array(noisy.values), size, rng)
+            return replace(noisy, values=moved) if len(calls) == which else noisy
+
+        monkeypatch.setattr(UserMean, "_release", absurd)
+        settings = {"interval_for": "population"} if size == SIZES_OF_ABSURD[0] else {}
+        return a_mean(**budget, **settings).fit(values, users=groups)
+
+    for which, size in product((1, 2, 3), SIZES_OF_ABSURD):
+        found = fit(which, size)
+        low, high = found.interval_
+        assert 0 <= low <= found.mean_ <= high <= 6
+        assert np.isfinite(found.noise_stddev_)
 
 
 def test_manners():
