@@ -306,7 +306,9 @@ class _SumsByClass:
     def of(cls, released: Floats, variance: float, sizes: Floats) -> _SumsByClass:
         """Return what the sums of all columns say, with noise of this variance in each."""
         of_counts = 2 * variance / len(released)
-        likely: LikelyCounts = likely_counts(released.sum(axis=(0, 1)) / len(released), math.sqrt(of_counts), "sizes")
+        likely: LikelyCounts = likely_counts(
+            released.sum(axis=(0, 1)) / len(released), math.sqrt(of_counts), "rough sizes"
+        )
         classes = SizeClasses.of(likely, sizes, math.sqrt(of_counts))
         variances = np.full(len(sizes), variance)
         sums = [CentredSums.of_both(high, low, variances) for high, low in released]
