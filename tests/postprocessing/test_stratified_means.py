@@ -10,6 +10,7 @@ import pytest
 from apportion.postprocessing.class_counts import LikelyCounts, likely_counts
 from apportion.postprocessing.size_dependence import SizeClasses
 from apportion.postprocessing.size_strata import SizeStrata
+from apportion.postprocessing.slope_priors import EXPECTED
 from apportion.postprocessing.stratified_means import CentredSums, Shapes, pooled_mean, predicted_error
 
 EDGES = 2.0 ** np.arange(11)
@@ -100,9 +101,9 @@ def test_large_users_whom_the_noise_may_hide_widen_an_interval():
 
 
 def test_released_weights_tell_shapes_apart_and_move_counts_to_them():
-    both = Shapes(np.stack([COUNTS, COUNTS[::-1]]), np.array([0.5, 0.5]), SIZES)
+    both = Shapes(np.stack([COUNTS, COUNTS[::-1]]), np.array([0.5, 0.5]), SIZES, 25.0)
     released = STRATA.weights(COUNTS, SIZES).sum(axis=1)
-    found = both.with_weights(STRATA, 1.1 * released, np.full(2, 0.1), 1.0)
+    found = both.with_weights(STRATA, 1.1 * released, np.full(2, 0.1))
     assert found.weights[0] > 0.99
     assert STRATA.weights(found.counts[0], SIZES).sum(axis=1) == pytest.approx(1.1 * released, rel=0.01)
 
@@ -116,3 +117,40 @@ def test_less_error_is_expected_of_less_noise_and_a_cap_is_a_trade():
 
     assert (errors(1.0) < errors(30.0)).all()
     assert np.argmin(errors(1.0)) > np.argmin(errors(30.0))
+
+
+def test_a_stratum_tells_its_own_mean_though_its_users_are_not_spread_as_the_shape_says():
+    """Steep means, and more large users in the first stratum than the counts say, which its sum shows."""
+    steep, true = 0.5 + 0.1 * (np.log2(SIZES) - 4), 50 * COUNTS
+    said = true * np.where(STRATA.of_class == 0, 1 + 0.2 * (3.5 - np.arange(11)).clip(-1, 1), 1.0)
+    weights = STRATA.weights(true, SIZES)
+    said *= (weights[0].sum() / STRATA.weights(said, SIZES)[0].sum()) ** (STRATA.of_class == 0)
+    by_class = CentredSums.of_both(said * steep, said * (1 - steep), np.full(11, 1e6))
+    by_stratum = CentredSums.of_both(weights @ steep, weights @ (1 - steep), np.full(2, 1e-4))
+    found = pooled_mean(shapes_of(said), STRATA, by_class, by_stratum, 0.5, laplace=True)
+    assert abs(found.value - mean_of(steep, true)) < abs(mean_of(steep, said) - mean_of(steep, true)) / 2
+
+
+def test_more_is_feared_where_few_users_differ_more_than_usual():
+    few = COUNTS / 6
+    unlike = np.where(np.arange(11) % 2, 0.25, 0.75)
+    narrow, wide = (pooled(means, few, 1.0, 1.0).unsure.stddev for means in (np.full(11, 0.5), unlike))
+    assert wide > 1.5 * narrow
+
+
+def test_sums_by_class_tell_which_slopes_are_likely():
+    shapes = shapes_of(20 * COUNTS)
+    fits = [
+        shapes.log_fits(CentredSums.of_both(20 * COUNTS * means, 20 * COUNTS * (1 - means), np.full(11, 1.0)), 0.5)
+        for means in (np.full(11, 0.5), 0.5 + 0.08 * (np.log2(SIZES) - 4))
+    ]
+    flat, steep = (EXPECTED.given(each) for each in fits)
+    assert flat.likely @ flat.slopes < 0.01 < 0.03 < steep.likely @ steep.slopes
+    assert flat.likely.sum() == pytest.approx(1)
+
+
+def test_users_beyond_the_cap_who_may_not_be_counted_matter_where_slopes_are_steep():
+    shapes = replace(shapes_of(COUNTS), of_counts=100.0)
+    assert shapes.uncounted(np.inf, EXPECTED.slopes) == pytest.approx(0.0)
+    few, many = shapes.uncounted(31.0, np.array([0.1])), shapes.uncounted(7.0, np.array([0.1]))
+    assert 0 < few < many

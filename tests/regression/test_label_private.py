@@ -155,6 +155,7 @@ def test_manners():
     ("arguments", "sentence"),
     [
         ({"label_range": (1, 1)}, "low < high"),
+        ({"label_range": (0.0, 1e-46)}, "at least 1e-12 wide"),
         ({"noise_variance": -1.0}, "noise_variance of at least 0"),
         ({"variance_share": 1.0}, "variance_share"),
         ({"bounding": "best"}, "'robust', 'paper', SampleLimit"),

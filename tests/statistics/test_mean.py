@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -167,6 +170,51 @@ def test_the_statement_names_the_target_and_protects_sizes():
     assert "mean by the paper's weights" in paper.statement_.to_text()
 
 
+def with_one_at(values, number, rng):
+    """The same with one of them replaced."""
+    moved = values.copy()
+    moved.flat[rng.integers(values.size)] = number
+    return moved
+
+
+SIZES_OF_ABSURD = (1e4, 1e12, 1e300)
+ABSURD = {
+    "one far above": with_one_at,
+    "one far below": lambda values, size, rng: with_one_at(values, -size, rng),
+    "all far above": lambda values, size, rng: np.full(values.shape, size),
+    "all far below": lambda values, size, rng: np.full(values.shape, -size),
+    "all over the place": lambda values, size, rng: size * rng.standard_normal(values.shape),
+    "half of them": lambda values, size, rng: np.where(rng.random(values.shape) < 0.5, size, values),
+}
+
+
+@pytest.mark.parametrize("budget", [{"epsilon": 0.5}, {"epsilon": 20.0}, {"epsilon": 1.0, "delta": 1e-6}], ids=str)
+@pytest.mark.parametrize("n_users", [2, 60, 2000], ids=["two users", "few users", "many users"])
+@pytest.mark.parametrize("kind", ABSURD)
+def test_no_released_number_however_absurd_stops_a_mean_that_was_paid_for(monkeypatch, budget, n_users, kind):
+    values, groups = some_rows(n_users)
+    released = UserMean._release
+
+    def fit(which, size):
+        calls = []
+
+        def absurd(self, *arguments):
+            noisy, rng = released(self, *arguments), np.random.default_rng(len(calls))
+            calls.append(noisy)
+            moved = ABSURD[kind](np.array(noisy.values), size, rng)
+            return replace(noisy, values=moved) if len(calls) == which else noisy
+
+        monkeypatch.setattr(UserMean, "_release", absurd)
+        settings = {"interval_for": "population"} if size == SIZES_OF_ABSURD[0] else {}
+        return a_mean(**budget, **settings).fit(values, users=groups)
+
+    for which, size in product((1, 2, 3), SIZES_OF_ABSURD):
+        found = fit(which, size)
+        low, high = found.interval_
+        assert 0 <= low <= found.mean_ <= high <= 6
+        assert np.isfinite(found.noise_stddev_)
+
+
 def test_manners():
     copy = clone(UserMean(epsilon=0.5, value_range=(0, 1), of="users"))
     assert copy.get_params()["of"] == "users"
@@ -177,6 +225,8 @@ def test_manners():
     ("arguments", "sentence"),
     [
         ({"value_range": (1, 1)}, "low < high"),
+        ({"value_range": (0, 1e-46)}, "at least 1e-12 wide"),
+        ({"value_range": (1e6, 1e6 + 1e-7)}, "at least 1e-12 wide"),
         ({"value_range": 3}, "value range"),
         ({"epsilon": 0}, "epsilon > 0"),
         ({"level": 1.0}, "level between 0 and 1"),

@@ -137,6 +137,7 @@ def test_manners():
         ({"quantiles": []}, "strictly between 0 and 1"),
         ({"value_range": None}, "one of value_range, base and candidates"),
         ({"value_range": (2.0, 1.0)}, "low < high"),
+        ({"value_range": (0.0, 1e-46)}, "at least 1e-12 wide"),
         ({"sizes_share": 1.0, "sizes": "private"}, "sizes_share below 1"),
         ({"base_mass": 0.0}, "base_mass"),
     ],

@@ -21,7 +21,8 @@ from apportion.privacy.statement import DEFAULTS, Statement, Tuning
 OWN_ITEMS = "who holds an item that nobody else holds"
 BY_HAND = "declared: some settings were given by hand; the data they were chosen on is not covered"
 _LARGEST_VALUE = 1e12
-_NARROWEST, _NARROWEST_PART = 1e-30, 1e-5  # of a scale: its width, also as a part of its larger end
+_NARROWEST = 1e-12  # a range of values, by itself and as a part of its larger end: beyond, arithmetic loses its digits
+_NARROWEST_RATINGS = 1e-5  # the same as a part of the larger end, for values that are held in float32
 _MOST = {"dimension": 10_000, "rounds": 200}  # with larger values, shares of the budget underflow or a fit never ends
 _NOT_SETTINGS = {
     "epsilon", "delta", "n_users", "kind", "value_range", "rank_by", "features", "public", "rules", "window", "tuning",
@@ -191,11 +192,28 @@ def check_value_range(value_range: tuple[float, float]) -> None:
     if not (low < high and largest <= _LARGEST_VALUE):
         problem = f"Expected a value range with low < high, within ±{_LARGEST_VALUE:g}, got ({low}, {high})."
         raise InputError(problem, argument="value_range")
-    if high - low < max(_NARROWEST, _NARROWEST_PART * largest):
+    refuse_narrow(low, high)
+
+
+def check_rating_scale(scale: tuple[float, float]) -> None:
+    """Refuse a scale of ratings as `check_value_range` does, and one that float32, which holds them, cannot divide."""
+    check_value_range(scale)
+    low, high = scale
+    if high - low < _NARROWEST_RATINGS * max(abs(low), abs(high)):
         problem = (
             f"Expected a value range that float32 can divide finely, got ({low}, {high}); shift or scale the values."
         )
         raise InputError(problem, argument="value_range")
+
+
+def refuse_narrow(low: float, high: float) -> None:
+    """Refuse a range of values so narrow that arithmetic could fail, before anything is spent."""
+    if not float(high) - float(low) >= _NARROWEST * max(1.0, abs(low), abs(high)):
+        raise InputError(
+            f"Expected a value range at least {_NARROWEST:g} wide, and not narrower than {_NARROWEST:g} of its larger "
+            f"end, got ({low}, {high}); give the values in another unit.",
+            argument="value_range",
+        )
 
 
 def _words_on_tasks(data: UserData, name: str) -> str:

@@ -7,6 +7,10 @@ sizes, as in a power law, and lengths of users' vectors may end where half of a 
 are averaged by how well they fit. If a count lies far outside the noise around the fit, the count is used instead of
 the fit. So with a large budget the estimates are the released counts.
 
+For means ("rough sizes"), numbers of users may be off any shape by about a quarter (`ROUGH`). Else a shape that is a
+little wrong for the many users of middle sizes would be refused for it, and a wrong tail of large sizes be taken with
+another shape. For medians that made errors larger where values go with sizes (decision 29).
+
 A choice that is based on counts should be good under every shape that fits, not only under their average. For example,
 the average may have a few spurious users in a class of large sizes, while few of the shapes do (`LikelyCounts.each`).
 """
@@ -22,18 +26,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Kind = Literal["sizes", "distances", "norms", "lengths"]
+Kind = Literal["sizes", "rough sizes", "distances", "norms", "lengths"]
 
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
 _RARE = 2.0  # by which it is lower for shapes that fall off by a constant factor
+_RARER = 1.0  # by which it is lower still, for rough sizes
+_HEAVY, _LIGHT = 1.5, 0.5  # by which it falls with every octave of their right spread, and from which spread on
+ROUGH = 0.25  # relative standard deviation of numbers of users by size around a shape
 # standard deviations of noise that an odd count must stand out by, near other users and far from them
-_NEAR = {"sizes": 3.0, "distances": 2.0, "norms": 2.0, "lengths": 2.0}
-_FAR = {"sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
+_NEAR = {"sizes": 3.0, "rough sizes": 3.0, "distances": 2.0, "norms": 2.0, "lengths": 2.0}
+_FAR = {"sizes": 6.0, "rough sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
 _CUT = 1.5  # spreads above the middle at which shapes of lengths may end
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
+_LONG = 5.0  # a further left spread of rough sizes
 _WIDE, _PER_WIDE = (3.4, 4.4), 1.0  # further spreads of L1 norms, whose first classes are narrow; and what each costs
 _PER_CLASS = 1.5  # deviations by which L1 norms of the next class beyond the near ones must stand out more
 _NONE = 1e6  # how much better users must fit than nobody: Laplace noise alone does in one of a hundred releases
@@ -70,21 +78,32 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     """
     shapes, log_prior = _shapes(len(noisy), kind)
     totals = np.maximum(shapes @ noisy / np.square(shapes).sum(axis=1), 1.0)
-    misfits = np.square(noisy - totals[:, None] * shapes).sum(axis=1)
-    scores = log_prior - misfits / max(stddev**2, float(misfits.min()) / len(noisy)) / 2
+    fits = totals[:, None] * shapes
+    rough = np.square((ROUGH if kind == "rough sizes" else 0.0) * fits)
+    scores = log_prior + _log_fits(noisy - fits, rough, stddev)
     weights = np.exp(scores - scores.max())
-    fitted = (weights * totals) @ shapes / weights.sum()
+    weights /= weights.sum()
+    each = fits + rough / (rough + max(stddev**2, 1e-300)) * (noisy - fits)
+    fitted = weights @ each
     odd = noisy - fitted
     least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR[kind]) * stddev
     with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
         believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
-    kept = weights > _LEAST_WEIGHT * weights.sum()
-    each = totals[kept, None] * shapes[kept]
+    kept = weights > _LEAST_WEIGHT
     return LikelyCounts(
         np.maximum(fitted + believed * odd, 0.0),
-        np.maximum(each + believed * (noisy - each), 0.0),
+        np.maximum(each[kept] + believed * (noisy - each[kept]), 0.0),
         weights[kept] / weights[kept].sum(),
     )
+
+
+def _log_fits(misfits: Floats, rough: Floats, stddev: float) -> Floats:
+    """Return the logarithm of how well each shape fits."""
+    if rough.any():
+        variances = rough + max(stddev**2, 1e-300)
+        return np.asarray(-(np.square(misfits) / variances + np.log(variances)).sum(axis=1) / 2)
+    squares = np.square(misfits).sum(axis=1)
+    return np.asarray(-squares / max(stddev**2, float(squares.min()) / misfits.shape[1]) / 2)
 
 
 def chance_of_nobody(noisy: Floats, stddev: float) -> float:
@@ -108,12 +127,14 @@ def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     """Return distributions over the classes, and the logarithm of the prior weight of each."""
     from scipy.special import ndtr
 
-    tails = (0.0, 1.0) if kind == "sizes" else (0.0,)
+    sized, rough = "sizes" in kind, kind == "rough sizes"
+    tails = (0.0, 1.0) if sized else (0.0,)
     cuts = (np.inf, _CUT) if kind == "lengths" else (np.inf,)
+    lefts = (*_LEFT, _LONG) if rough else _LEFT
     rights = (*_RIGHT, *_WIDE) if kind == "norms" else _RIGHT
     middles, left, right, long, cut = (
         np.ravel(grid)[:, None]
-        for grid in np.meshgrid(np.arange(-1, classes, 0.5), _LEFT, rights, tails, cuts, indexing="ij")
+        for grid in np.meshgrid(np.arange(-1, classes, 0.5), lefts, rights, tails, cuts, indexing="ij")
     )
     ends = np.arange(1, classes) - middles
     normal = np.minimum((2 * ndtr(ends / right) - 1) / (2 * ndtr(cut) - 1), 1.0)
@@ -121,6 +142,7 @@ def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
     halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right / 2 * beyond)
     below = halves * 2 / (left + right)
     shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
-    steep = np.maximum(middles + right - 3, 0.0)[:, 0] if kind == "sizes" else 0 * middles[:, 0]
+    steep = np.maximum(middles + right - 3, 0.0)[:, 0] if sized else 0 * middles[:, 0]
     wide = np.maximum(right - _RIGHT[-1], 0.0)[:, 0]
-    return shapes, -_MODEST * steep - _RARE * long[:, 0] - _PER_WIDE * wide
+    heavy = rough * (_HEAVY * np.maximum(right - _LIGHT, 0.0) + _RARER * long)[:, 0]
+    return shapes, -_MODEST * steep - _RARE * long[:, 0] - _PER_WIDE * wide - heavy

@@ -62,7 +62,7 @@ class Mixture:
         for _ in range(_STEPS):
             beyond, density = (float(self.weights @ each) for each in tails(width, stddevs, laplace))
             low, high = (width, high) if beyond > (1 - level) / 2 else (low, width)
-            moved = width + beyond * math.log(2 * beyond / (1 - level)) / density  # Newton's step for the logarithm
+            moved = _newton(width, beyond, density, level)
             if abs(moved - width) <= _PRECISION * width:
                 return moved
             width = moved if low < moved < high else min((low + high) / 2, 2 * width)
@@ -85,3 +85,10 @@ class Mixture:
     def stddev(self) -> float:
         """The standard deviation of the whole mixture."""
         return math.sqrt(float(self.weights @ np.square(self.stddevs)))
+
+
+def _newton(width: float, beyond: float, density: float, level: float) -> float:
+    """Return the next width by Newton's step for the logarithm of the tail; -inf where the tail is lost in rounding."""
+    if not (beyond > 0 and density > 0):
+        return -math.inf
+    return width + beyond * math.log(2 * beyond / (1 - level)) / density

@@ -49,5 +49,9 @@ class SizeStrata:
 
     def weights(self, counts: Floats, sizes: Floats) -> Floats:
         """Return the sum of weights of each class, in a row for each stratum; all other axes as in the counts."""
-        members = np.arange(len(self.bounds))[:, None] == self.of_class
-        return np.asarray(counts[..., None, :] * np.minimum(sizes, self.cap) * members)
+        return np.asarray(counts[..., None, :] * np.minimum(sizes, self.cap) * self.members)
+
+    @property
+    def members(self) -> Floats:
+        """1 for each class of a stratum and 0 for all others, in a row for each stratum."""
+        return np.asarray(np.arange(len(self.bounds))[:, None] == self.of_class, np.float64)

@@ -1,10 +1,10 @@
 """The mean over rows from noisy sums by size class and by stratum, if values go with sizes as the sums say.
 
-In class k there are c_k users of size about s_k with the mean m_k. The m_k lie near a line in the octave of the size.
-The mean of a few users differs from it more than that of many. How steep the line may be is averaged over priors of
-several widths, and how many users each class has over the likely shapes (`class_counts`), both by how well they fit.
-Every released sum is a known mix of the m_k with noise. So all sums together tell the mean over rows: what large users'
-sums are too noisy to tell is taken from smaller users, as far as the sums show that values go little with sizes.
+In class k there are c_k users of size about s_k with the mean m_k. What is expected of the m_k is an average over
+priors (`slope_priors`), and numbers of users are averaged over the likely shapes (`class_counts`), both by how well
+they fit. Every released sum is a known mix of the m_k with noise, those by stratum also of what the mean of a stratum
+is off that of its classes. So all sums together tell the mean over rows: what large users' sums are too noisy to tell
+is taken from smaller users, as far as the sums show that values go little with sizes.
 
 Normal noise is assumed. Laplace noise is often far out. A sum that lies far from what the others say is given a larger
 variance: b|r| for a residual r and a scale b, with which a normal distribution has the same slope as the Laplace one.
@@ -18,19 +18,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.postprocessing.class_counts import LikelyCounts
+from apportion.postprocessing.class_counts import ROUGH, LikelyCounts
 from apportion.postprocessing.mixtures import Mixture
 from apportion.postprocessing.size_dependence import OF_ROWS, OF_USERS, SizeClasses
 from apportion.postprocessing.size_strata import SizeStrata
+from apportion.postprocessing.slope_priors import EXPECTED, FEARED, SlopePriors
 
 Floats = NDArray[np.float64]
 
-_UNKNOWN = 0.2  # prior standard deviation of a mean on a scale from 0 to 1
-_STEEP = np.array([0.002, 0.01, 0.03, 0.08])  # prior standard deviations of what an octave of sizes changes
-_EXPECTED = np.array([0.7, 0.249, 0.05, 0.001])  # how likely each is, for estimates
-_FEARED = np.array([0.25, 0.35, 0.25, 0.15])  # the same for intervals
-_BENT, _CURVED = 0.01, 0.015  # by how much the mean of a class is off the line: for estimates, for intervals
-_WANDERS = 0.015  # by how much the line may turn within an octave, for intervals
 _CAUTION = 0.25  # part of what is feared that counts for the choice of a cap
 _DOUBTED = 0.7  # power of how likely numbers of users are, for intervals
 _TAILS, _LEAST_TAILS = 2.0, 1.5  # factors of a Laplace variance in fits: at first, and then at least
@@ -52,11 +47,13 @@ class Shapes:
         counts: a row for each shape, with at least one user.
         weights: how likely each is; the likeliest first, together 1.
         sizes: the sizes that represent the classes.
+        of_counts: the variance of the noise with which numbers of users by class were released.
     """
 
     counts: Floats
     weights: Floats
     sizes: Floats
+    of_counts: float
 
     @classmethod
     def of(cls, classes: SizeClasses, likely: LikelyCounts) -> Shapes:
@@ -64,7 +61,8 @@ class Shapes:
         kept = np.argsort(-likely.weights, kind="stable")[:_SHAPES]
         counts = likely.each[kept].copy()
         counts[:, 0] += np.maximum(1 - counts.sum(axis=1), 0.0)
-        return cls(counts, likely.weights[kept] / likely.weights[kept].sum(), classes.sizes)
+        weights = likely.weights[kept] / likely.weights[kept].sum()
+        return cls(counts, weights, classes.sizes, classes.stddev**2)
 
     @property
     def few(self) -> Shapes:
@@ -91,32 +89,51 @@ class Shapes:
 
     def first_mean(self, by_class: CentredSums, guess: float, cap: float) -> tuple[float, float]:
         """Return the mean with weights up to a cap that sums by class alone tell, and its standard deviation."""
-        seen = self.counts[:, :, None] * np.eye(len(self.sizes))
-        sums, variances = by_class.around(guess)
-        answers = _Answers.to(sums, _TAILS * variances, seen, _priors(self, _BENT, 0.0), self.shares(cap), 0.5 - guess)
-        likely = answers.likely(self.weights, _EXPECTED)
+        answers = self._told(by_class, guess, cap)
+        likely = answers.likely(self.weights, EXPECTED.likely)
         mean = float((likely * answers.means).sum())
         variance = float((likely * (answers.variances + np.square(answers.means - mean))).sum())
         return guess + mean, float(np.sqrt(variance))
 
-    def with_weights(self, strata: SizeStrata, released: Floats, variances: Floats, of_counts: float) -> Shapes:
+    def log_fits(self, by_class: CentredSums, guess: float) -> Floats:
+        """Return the logarithm of how well each prior fits the sums by class, whatever the shape."""
+        fits = self._told(by_class, guess, np.inf).fits
+        return np.asarray(np.log(self.weights @ np.exp(fits - fits.max()) + 1e-300))
+
+    def _told(self, by_class: CentredSums, guess: float, cap: float) -> _Answers:
+        """Return the answers of sums by class alone, for the mean with weights up to a cap."""
+        seen = self.counts[:, :, None] * np.eye(len(self.sizes))
+        sums, variances = by_class.around(guess)
+        noise = _TAILS * variances + self.misfits
+        priors = EXPECTED.covariances(self.counts, self.sizes)
+        return _Answers.to(sums, noise, seen, priors, self.shares(cap), np.full(len(self.sizes), 0.5 - guess))
+
+    def uncounted(self, cap: float, slopes: Floats) -> Floats:
+        """Return the variance that users beyond a cap, of whom more or fewer may be there, cause for these slopes."""
+        own = np.square(ROUGH * self.counts)
+        doubts = own * self.of_counts / np.maximum(own + self.of_counts, 1e-300)
+        places = np.log2(self.sizes)
+        octaves = places - (self.shares() @ places)[:, None]
+        beyond = (self.sizes - np.minimum(self.sizes, cap)) / (self.counts @ self.sizes)[:, None]
+        return np.asarray((doubts * np.square(beyond * octaves)).sum(axis=1)[:, None] * np.square(slopes))
+
+    def with_weights(self, strata: SizeStrata, released: Floats, variances: Floats) -> Shapes:
         """Return the shapes that fit the released weights of the strata, with counts brought near to them.
 
         Args:
             strata: of the released weights.
             released: the sum of users' weights in each stratum.
             variances: of the noise in each.
-            of_counts: the variance of the noise with which numbers of users by class were released.
         """
         each = strata.weights(self.counts, self.sizes).sum(axis=2)
         apart = np.square(released - each) / (_LEAST_TAILS * variances + np.square(_MISFIT * each))
         scores = np.log(self.weights) - apart.sum(axis=1) / 2
         weights = np.exp(scores - scores.max())
-        hidden = of_counts / 4 * np.square(strata.weights(np.ones(len(self.sizes)), self.sizes)).sum(axis=1)
+        hidden = self.of_counts / 4 * np.square(strata.weights(np.ones(len(self.sizes)), self.sizes)).sum(axis=1)
         prior = np.square(_COARSE * each) + hidden
         found = np.maximum((released / variances + each / prior) / (1 / variances + 1 / prior), 1e-6)
         factors = np.clip(found / np.maximum(each, 1e-9), 0.05, 20.0)[:, strata.of_class]
-        return Shapes(self.counts * factors, weights / weights.sum(), self.sizes)
+        return replace(self, counts=self.counts * factors, weights=weights / weights.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +182,24 @@ class PooledMean:
     weight: float
 
 
-def predicted_error(shapes: Shapes, strata: SizeStrata, of_classes: float, of_strata: Floats) -> float:
-    """Return the mean squared error of the mean that is expected of sums with noise of these variances."""
-    seen = _seen(shapes, strata)
+def predicted_error(
+    shapes: Shapes, strata: SizeStrata, of_classes: float, of_strata: Floats, log_fits: Floats | float = 0.0
+) -> float:
+    """Return the mean squared error of the mean that is expected of sums with noise of these variances.
+
+    Args:
+        shapes: likely numbers of users.
+        strata: of the sums by stratum.
+        of_classes: variance of the noise in sums by class.
+        of_strata: the same for each stratum.
+        log_fits: the logarithm of how well each prior fits what is known.
+    """
+    seen, target = _seen(shapes, strata), _target(shapes, strata)
     noise = np.append(np.full(len(shapes.sizes), of_classes), of_strata)
-    target = shapes.shares()
     expected, feared = (
-        _left(_priors(shapes, bent, wanders), seen, noise, target) @ likely
-        for bent, wanders, likely in ((_BENT, 0.0, _EXPECTED), (_CURVED, _WANDERS, _FEARED))
+        (_left(_covariances(priors, shapes, strata), seen, noise, target) + shapes.uncounted(strata.cap, priors.slopes))
+        @ priors.given(np.asarray(log_fits)).likely
+        for priors in (EXPECTED, FEARED)
     )
     return float(shapes.weights @ (expected + _CAUTION * (feared - expected)))
 
@@ -191,11 +218,10 @@ def pooled_mean(
         laplace: whether the noise is Laplace noise.
     """
     sums = _AllSums(shapes, strata, by_class, by_stratum)
-    priors = _priors(shapes, _BENT, 0.0)
     centre, factors = guess, np.full(sums.seen.shape[1], _TAILS if laplace else 1.0)
     for _ in range(_ROUNDS):
-        answers, variances = sums.answers(priors, centre, factors)
-        likely = answers.likely(shapes.weights, _EXPECTED)
+        answers, variances = sums.answers(EXPECTED, centre, factors)
+        likely = answers.likely(shapes.weights, EXPECTED.likely)
         last, value = centre, centre + float((likely * answers.means).sum())
         if laplace:
             far = np.abs(_average(likely, answers.residuals)) / np.sqrt(2 * variances)
@@ -223,7 +249,7 @@ class _AllSums:
 
     @cached_property
     def seen(self) -> Floats:
-        """How sums depend on the class means, for each shape."""
+        """How sums depend on the class means and on what strata are off, for each shape."""
         return _seen(self.shapes, self.strata)
 
     @property
@@ -235,20 +261,25 @@ class _AllSums:
         """Return the entries of sums by stratum, which come last."""
         return each[..., len(self.shapes.sizes) :]
 
-    def answers(self, priors: Floats, centre: float, factors: Floats) -> tuple[_Answers, Floats]:
+    def answers(self, priors: SlopePriors, centre: float, factors: Floats) -> tuple[_Answers, Floats]:
         """Return the answers to the sums around a centre, with noise larger by these factors, and its variances."""
         both = zip(self.by_class.around(centre), self.by_stratum.around(centre), strict=True)
         sums, variances = (np.concatenate(pair) for pair in both)
         noise = variances * factors
         noise[: len(self.shapes.sizes)] += self.shapes.misfits
-        return _Answers.to(sums, noise, self.seen, priors, self.shapes.shares(), 0.5 - centre), variances
+        target = _target(self.shapes, self.strata)
+        expected = np.zeros(target.shape[1])
+        expected[: len(self.shapes.sizes)] = 0.5 - centre
+        each = _covariances(priors, self.shapes, self.strata)
+        return _Answers.to(sums, noise, self.seen, each, target, expected), variances
 
     def unsure(self, value: float, centre: float, factors: Floats) -> Mixture:
         """Return what a mean with this value may be off by, beside the noise of sums by stratum."""
-        feared, variances = self.answers(_priors(self.shapes, _CURVED, _WANDERS), centre, factors)
-        weights = feared.likely(self.shapes.weights**_DOUBTED, _FEARED)
+        feared, variances = self.answers(FEARED, centre, factors)
+        weights = feared.likely(self.shapes.weights**_DOUBTED, FEARED.likely)
         noise = np.square(self.of_strata(feared.factors)) @ self.of_strata(variances)
-        left = np.maximum(feared.variances - noise, 0.0) + np.square(centre + feared.means - value)
+        left = np.maximum(feared.variances - noise, 0.0) + self.shapes.uncounted(self.strata.cap, FEARED.slopes)
+        left += np.square(centre + feared.means - value)
         return Mixture.of(weights.ravel(), np.sqrt(left).ravel())
 
 
@@ -271,19 +302,33 @@ class _Answers:
     residuals: Floats
 
     @classmethod
-    def to(cls, sums: Floats, noise: Floats, seen: Floats, priors: Floats, target: Floats, expected: float) -> _Answers:
-        """Answer sums, of which `seen` says how they depend on the class means; all of those are expected the same."""
+    def to(
+        cls, sums: Floats, noise: Floats, seen: Floats, priors: Floats, target: Floats, expected: Floats
+    ) -> _Answers:
+        """Answer sums.
+
+        Args:
+            sums: that were released.
+            noise: their variances.
+            seen: how they depend on the class means, and on all else that is not known.
+            priors: covariances of what is not known.
+            target: how the mean over rows depends on it.
+            expected: of it.
+        """
         mixed, spread = _spread(priors, seen, noise, target)
-        odd = np.broadcast_to((sums - expected * seen.sum(axis=2))[:, None], mixed.shape)
+        odd = np.broadcast_to((sums - seen @ expected)[:, None], mixed.shape)
         solved, size = _solved(spread, np.stack([odd, mixed], axis=-1))
         fits = -((odd * solved[..., 0]).sum(axis=-1) + size) / 2
         factors = solved[..., 1]
         variances = _of_target(priors, target) - (mixed * factors).sum(axis=-1)
-        return cls(fits, expected + (odd * factors).sum(axis=-1), variances, factors, noise * solved[..., 0])
+        means = (target @ expected)[:, None] + (odd * factors).sum(axis=-1)
+        return cls(fits, means, variances, factors, noise * solved[..., 0])
 
     def likely(self, shapes: Floats, priors: Floats) -> Floats:
         """Return how likely each answer is, if shapes and priors are as likely beforehand; together 1."""
-        weights = shapes[:, None] * priors * np.exp(self.fits - self.fits.max())
+        with np.errstate(divide="ignore"):  # the best fit may be that of a shape with weight 0
+            logs = np.log(shapes)[:, None] + np.log(priors) + self.fits
+        weights = np.exp(logs - logs.max())
         return np.asarray(weights / weights.sum())
 
 
@@ -292,21 +337,23 @@ def _average(likely: Floats, each: Floats) -> Floats:
     return np.asarray(np.einsum("np,npr->r", likely, each))
 
 
+def _covariances(priors: SlopePriors, shapes: Shapes, strata: SizeStrata) -> Floats:
+    """Return the covariances of class means and of what strata are off, for each shape and prior."""
+    return priors.covariances(shapes.counts, shapes.sizes, len(strata.bounds))
+
+
 def _seen(shapes: Shapes, strata: SizeStrata) -> Floats:
-    """Return how sums by class and then by stratum depend on the class means, for each shape."""
-    by_class = shapes.counts[:, :, None] * np.eye(len(shapes.sizes))
-    return np.concatenate([by_class, strata.weights(shapes.counts, shapes.sizes)], axis=1)
+    """Return how sums by class and then by stratum depend on class means and then on what strata are off, by shape."""
+    weights = strata.weights(shapes.counts, shapes.sizes)
+    own = weights.sum(axis=2)[:, :, None] * np.eye(len(strata.bounds))
+    by_class = shapes.counts[:, :, None] * np.eye(len(shapes.sizes), len(shapes.sizes) + len(strata.bounds))
+    return np.concatenate([by_class, np.concatenate([weights, own], axis=2)], axis=1)
 
 
-def _priors(shapes: Shapes, bent: float, wanders: float) -> Floats:
-    """Return the covariance of the class means before any sum, for each shape and each prior on the slope."""
-    places = np.log2(shapes.sizes)
-    octaves = places - (shapes.counts @ places / shapes.counts.sum(axis=1))[:, None]
-    own = bent**2 + (OF_USERS + OF_ROWS / shapes.sizes) / np.maximum(shapes.counts, 1.0)
-    level = _UNKNOWN**2 - wanders**2 / 2 * np.abs(places[:, None] - places)
-    level = level + own[:, :, None] * np.eye(len(places))
-    slopes = octaves[:, :, None] * octaves[:, None, :]
-    return np.asarray(level[:, None] + np.square(_STEEP)[:, None, None] * slopes[:, None])
+def _target(shapes: Shapes, strata: SizeStrata) -> Floats:
+    """Return how the mean over rows depends on class means and on what strata are off, for each shape."""
+    shares = shapes.shares()
+    return np.concatenate([shares, shares @ strata.members.T], axis=1)
 
 
 def _spread(priors: Floats, seen: Floats, noise: Floats, target: Floats) -> tuple[Floats, Floats]:

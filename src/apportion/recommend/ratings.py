@@ -31,7 +31,7 @@ from apportion.engines import Engine, LocalEngine, add_up_one
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import ReleasedPopularity, release_overview, release_popularity, weighed_by
 from apportion.estimators.items import PrivateItems
-from apportion.estimators.private import check_value_range
+from apportion.estimators.private import check_rating_scale
 from apportion.linalg import RatingRound
 from apportion.postprocessing import evidence, popularity
 from apportion.privacy import Plan, Purpose, Session, Share, Statement
@@ -95,7 +95,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
 
     def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         low, high = self.value_range
-        check_value_range(self.value_range)
+        check_rating_scale(self.value_range)
         chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
         settings = chosen.ranking_by(self.rank_by)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]

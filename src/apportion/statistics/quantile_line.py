@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.errors import InputError
+from apportion.estimators.private import refuse_narrow
 from apportion.privacy import Base, UniformBase
 from apportion.privacy.ranks import Candidates
 
@@ -31,6 +32,8 @@ def line_of(
         return _of_base(base), f"the base distribution, {_words(base)}"
     assert value_range is not None
     low, high = float(value_range[0]), float(value_range[1])
+    if low < high:  # else `UniformBase` says what is wrong
+        refuse_narrow(low, high)
     about = f"the range of values, {low:.12g} to {high:.12g}"
     uniform = UniformBase(low, high)
     return (uniform, about) if step is None else (_scale(low, high, step), f"{about} in steps of {step:.12g}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,9 @@ _DOUBTFUL = 2.0  # standard deviations of the noise in numbers of users, up to w
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
 _STANDS_OUT = 2.5  # standard deviations by which the weight of all users must stand out of its noise
+_MOST_USERS = 1e12  # no sum of what users add, each at most 1, is larger
+_WITHIN = (np.arange(8) + 0.5) / 8  # steps of an octave of distances
+_STEEPEST = 3.0  # by how many octaves numbers may fall within an octave of distances
 _OCTAVES = 7  # of distances, up to the furthest that a sum can lie from its centre
 
 
@@ -129,7 +132,7 @@ class TargetMean:
         else:
             strata = self._best_strata(sums, self._price(left, *in_columns(self.columns, math.sqrt(0.5))))
             released = self._plain(strata, left)
-        shapes = sums.shapes.with_weights(strata, *released.weights, sums.of_counts)
+        shapes = sums.shapes.with_weights(strata, *released.weights)
         pooled = [
             pooled_mean(shapes, strata, by_class, by_stratum, guess, laplace=self.session.budget.pure)
             for by_class, by_stratum, guess in zip(sums.sums, released.sums, sums.guesses, strict=True)
@@ -152,7 +155,7 @@ class TargetMean:
         form = parts(
             ClassSums(self.means, edges), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by size class"
         )
-        noisy = self.release(Purpose.CLASS_SUMS, form, self._share("classes", CLASSES))
+        noisy = self._released(Purpose.CLASS_SUMS, form, self._share("classes", CLASSES))
         released = noisy.values.reshape(self.columns, 2, -1)
         return _SumsByClass.of(released, noisy.variance, np.sqrt(edges * self._caps))
 
@@ -160,8 +163,10 @@ class TargetMean:
         """The strata of the cap with the least predicted mean squared error, over likely numbers of users by size."""
         tried = [SizeStrata.below(self._caps, last) for last in range(len(self._caps))]
         of_classes = float(np.mean([each.of_tops.mean() for each in sums.sums]))
+        fits = sums.log_fits
         errors = [
-            predicted_error(sums.shapes.few, each, 2 * of_classes, np.square(price * each.bounds)) for each in tried
+            predicted_error(sums.shapes.few, each, 2 * of_classes, np.square(price * each.bounds), fits)
+            for each in tried
         ]
         return tried[int(np.argmin(errors))]
 
@@ -170,7 +175,7 @@ class TargetMean:
         weights = StratumWeights(self.means, self._edges, strata)
         width = 2 * self.columns * len(strata.bounds)
         form = parts(HighAndLow(weights), width, *in_columns(self.columns, 1.0), "z and 1 - z of a user by stratum")
-        noisy = self.release(self._name, form, self._share("mean", share))
+        noisy = self._released(self._name, form, self._share("mean", share))
         high, low = strata.bounds * noisy.values.reshape(2, self.columns, -1)
         variances = noisy.variance * np.square(strata.bounds)
         sums = [CentredSums.of_both(*each, variances) for each in zip(high, low, strict=True)]
@@ -189,7 +194,7 @@ class TargetMean:
             ClippedDistances(weights, centres, clips, part), (self.columns + 1) * len(strata.bounds),
             *in_columns(self.columns, 1.0, part), "distance of a user's sum from a centre, and its size, by stratum",
         )  # fmt: skip
-        noisy = self.release(self._name, form, self._share("mean", share))
+        noisy = self._released(self._name, form, self._share("mean", share))
         *tops, bottoms = noisy.values.reshape(self.columns + 1, -1)
         bottoms, of_bottoms = bottoms * strata.bounds / part, noisy.variance * np.square(strata.bounds / part)
         net, unsure = _losses(counts, stddev, clips, furthest)
@@ -206,7 +211,7 @@ class TargetMean:
             DeviationClasses(weights, centres, _OCTAVES), 2 * self.columns * strata * _OCTAVES,
             *in_columns(self.columns, 1.0), "one for a user, in the octave of its sum's distance from a centre",
         )  # fmt: skip
-        noisy = self.release(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
+        noisy = self._released(Purpose.DISTANCES, form, self._share("distances", DISTANCES))
         stddev = math.sqrt(noisy.variance)
         sides = noisy.values.reshape(-1, _OCTAVES)
         counts = np.stack([class_counts(side, stddev, "distances") for side in sides])
@@ -258,12 +263,17 @@ class TargetMean:
             SquaredDeviations(self.means, cap, means), self.columns,
             float(furthest.sum()), float(np.sqrt(np.square(furthest).sum())), "squared distance from the mean",
         )  # fmt: skip
-        noisy = self.release(Purpose.SPREAD, form, self._share("spread", SPREAD))
+        noisy = self._released(Purpose.SPREAD, form, self._share("spread", SPREAD))
         return cap * np.sqrt(np.maximum(noisy.values, 0.0) + math.sqrt(noisy.variance))
 
     @property
     def _name(self) -> ReleaseName:
         return ReleaseName(Purpose.MEAN, label=f"mean over {self.means.of}")
+
+    def _released(self, name: Name, form: Contribution, share: Share) -> Noisy:
+        """Pay for a sum and release it. Numbers of users too large for arithmetic count as the largest possible."""
+        noisy = self.release(name, form, share)
+        return replace(noisy, values=np.clip(noisy.values, -_MOST_USERS, _MOST_USERS))
 
     def _share(self, name: str, fraction: float) -> Share:
         return self.session.plan(**{name: fraction}).one(name)
@@ -285,25 +295,31 @@ class _SumsByClass:
         shapes: other likely numbers of users.
         sums: those of each column.
         guesses: a first guess of the mean of each column.
-        of_counts: the variance of the noise in a number of users.
     """
 
     classes: SizeClasses
     shapes: Shapes
     sums: list[CentredSums]
     guesses: Floats
-    of_counts: float
 
     @classmethod
     def of(cls, released: Floats, variance: float, sizes: Floats) -> _SumsByClass:
         """Return what the sums of all columns say, with noise of this variance in each."""
         of_counts = 2 * variance / len(released)
-        likely: LikelyCounts = likely_counts(released.sum(axis=(0, 1)) / len(released), math.sqrt(of_counts), "sizes")
+        likely: LikelyCounts = likely_counts(
+            released.sum(axis=(0, 1)) / len(released), math.sqrt(of_counts), "rough sizes"
+        )
         classes = SizeClasses.of(likely, sizes, math.sqrt(of_counts))
         variances = np.full(len(sizes), variance)
         sums = [CentredSums.of_both(high, low, variances) for high, low in released]
         guesses = [first_guess(high, low, variance, classes.counts) for high, low in released]
-        return cls(classes, Shapes.of(classes, likely), sums, np.array(guesses), of_counts)
+        return cls(classes, Shapes.of(classes, likely), sums, np.array(guesses))
+
+    @property
+    def log_fits(self) -> Floats:
+        """The logarithm of how well each prior on slopes fits, on average over columns."""
+        each = [self.shapes.log_fits(*pair) for pair in zip(self.sums, self.guesses, strict=True)]
+        return np.asarray(np.mean(each, axis=0))
 
     def centres(self, cap: float) -> tuple[Floats, Floats]:
         """A first centre of every column, the mean with weights up to the cap, and its standard deviation."""
@@ -327,14 +343,24 @@ class _Loss:
     @classmethod
     def of(cls, counts: Floats, stddev: float, clip: float, furthest: float) -> _Loss:
         """The loss of a clip, for sums that lie at most so far from the centre."""
-        within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + (np.arange(8) + 0.5) / 8)
-        taken = np.maximum(within - clip, 0.0).mean(axis=1)
+        within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + _WITHIN)
         counts = np.where(counts >= 0.5, counts, 0.0)
-        below, above = counts @ taken
-        doubt = math.sqrt(float((np.minimum(counts, stddev**2) @ np.square(taken)).sum()))
+        each = _parts(counts, stddev)
+        taken = (np.maximum(within - clip, 0.0) * each).sum(axis=2)
+        below, above = (counts * taken).sum(axis=1)
+        doubt = math.sqrt(float((np.minimum(counts, stddev**2) * np.square(taken)).sum()))
         shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
         net = shown * float(above - below)
         return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))
+
+
+def _parts(counts: Floats, stddev: float) -> Floats:
+    """Return which part of the sums of each octave lies in each of its steps, as numbers rise or fall near it."""
+    near = np.pad(counts, ((0, 0), (1, 1))) + max(0.5, 0.5 * stddev)
+    near[:, 0] = near[:, 1]
+    rises = np.clip(np.log2(near[:, 2:] / near[:, :-2]) / 2, -_STEEPEST, 1.0)
+    parts = 2.0 ** (rises[..., None] * _WITHIN)
+    return np.asarray(parts / parts.sum(axis=2, keepdims=True))
 
 
 def _losses(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> tuple[Floats, Floats]:

@@ -163,6 +163,7 @@ def test_a_balanced_objective_weighs_rare_tasks_more_and_needs_counts(ratings):
         ({"user_norm": 0.0}, "user_norm > 0, got 0"),
         ({"kind": "clicks", "unobserved": 0.0}, "unobserved > 0 for clicks, got 0"),
         ({"value_range": (5.0, 1.0)}, "low < high"),
+        ({"value_range": (0.0, 1e-46)}, "at least 1e-12 wide"),
         ({"counts_share": 1.2}, "leave something for the rounds"),
         ({"update": GradientDescent(steps=0)}, "at least 1 gradient step per round, got 0"),
         ({"update": SufficientStatistics(gram_share=1.0)}, "gram_share strictly between 0 and 1, got 1"),

@@ -24,3 +24,17 @@ def test_groups_that_noise_hides_do_not_make_the_cap_hurt_large_ones():
         low, high = found.intervals_["count"][:5].T
         assert ((low <= 2000) & (high >= 2000)).all()
         assert (high - low).max() < 1500
+
+
+def test_users_without_groups_are_counted_with_the_noise_of_one():
+    """A user counts 1. Where two users were lost in noise, the cap was 10,000 and more, and so was the noise."""
+    two, whole = np.arange(2), np.zeros(2, int).astype(str)
+    for law in ("gaussian", "laplace"):
+        fits = [
+            UserGroupBy("users", 1.0, keys=["0"], law=law, noise=SeededNoise(run)).fit(users=two, by=whole)
+            for run in range(8)
+        ]
+        assert max(found.noise_stddev_["users"][0] for found in fits) < 5
+        assert (
+            np.mean([found.intervals_["users"][0, 0] <= 2 <= found.intervals_["users"][0, 1] for found in fits]) > 0.8
+        )

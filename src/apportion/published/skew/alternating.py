@@ -24,7 +24,7 @@ from apportion.engines import Engine, LocalEngine
 from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users, release_overview
-from apportion.estimators.private import InteractionsEstimator, check_value_range
+from apportion.estimators.private import InteractionsEstimator, check_rating_scale
 from apportion.privacy import Session, Share, Statement
 from apportion.privacy.contributions import Weighting
 from apportion.published.skew.updates import ItemUpdate, RawLabels, Round, Shares, SufficientStatistics, UserVectors
@@ -106,7 +106,7 @@ class AlternatingMinimisation(InteractionsEstimator):
                 raise InputError(f"Expected {name} > 0, got {getattr(self, name)}.", argument=name)
         if self.kind == "clicks" and not self.unobserved > 0:
             raise InputError(f"Expected unobserved > 0 for clicks, got {self.unobserved}.", argument="unobserved")
-        check_value_range(self.value_range)
+        check_rating_scale(self.value_range)
         if data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 tasks, got {data.n_tasks}.", argument=None)
 

@@ -317,11 +317,20 @@ class UsersNorms:
         error, cap = least_error(self.norms, noise, n_groups)
         total = self.norms.total()
         typical = total / max(n_groups, 1)
+        largest = self._largest(moments, n_groups)
+        if largest <= cap:
+            return Capped(replace(moments, cap=largest), 0.0, 0.0, typical)
         if self.beyond is not None:
             of_cells = noise / math.sqrt(2) * unit_stddev(n_groups)  # instead of Laplace noise
             if squared_error(of_cells, n_groups, total, self.beyond) < error:
                 return Capped(replace(moments, cap=1.0), 0.0, self.beyond, typical, boxed=True)
         return Capped(replace(moments, cap=cap), min(self.norms.lost(cap), _MOST_LOST), self.norms.off(cap), typical)
+
+    def _largest(self, moments: GroupMoments, n_groups: int) -> float:
+        """The largest norm that is possible, which is public where users are counted: each counts 1 in a group."""
+        if moments.moments is not ones:
+            return math.inf
+        return float(n_groups) if self.norms.ratio is None else math.sqrt(n_groups)
 
 
 def columns_of(moments: tuple[GroupMoments, ...], sums: Any) -> list[Floats]:
