@@ -12,9 +12,12 @@ from apportion.data.synthetic import long_tailed_clicks
 from apportion.privacy import ADD_REMOVE, Budget, Purpose, SeededNoise
 from apportion.recommend import PrivateClickRecommender
 from apportion.recommend.click_rounds import (
+    FEW,
     Focus,
     ReleasedVectors,
+    Rounds,
     clear_of_noise,
+    default_rounds,
     denoised_together,
     many_rounds,
     worth_learning,
@@ -89,7 +92,14 @@ def test_the_first_release_narrows_what_later_rounds_are_about(relative):
     assert f" {int(wanted.sum())} tasks" in after.weights(ADD_REMOVE).description
 
 
-@pytest.mark.parametrize(("epsilon", "number"), [(1.0, 4), (20.0, 8)])
+def test_there_are_more_rounds_where_there_are_more_users_for_the_budget_and_the_list():
+    few = Rounds(FEW, 2.0)
+    numbers = [default_rounds(mu, 6000, 3600, few).number for mu in (0.1, 0.59, 0.61, 1.49, 1.51, 10.0)]
+    assert numbers == [4, 4, 6, 6, 8, 8]
+    assert default_rounds(10.0, 1e6, 3600, few) is few  # so many take too long
+
+
+@pytest.mark.parametrize(("epsilon", "number"), [(1.0, 4), (5.0, 6), (20.0, 8)])
 def test_a_fit_says_how_many_rounds_it_made_and_what_they_were_about(epsilon, number):
     data, _ = long_tailed_clicks(2000, 400, 40_000, rank=3, taste_strength=2.5, rng=np.random.default_rng(0))
     model = PrivateClickRecommender(epsilon, 1e-5, noise=SeededNoise(0)).fit(data).model_
@@ -100,7 +110,9 @@ def test_a_fit_says_how_many_rounds_it_made_and_what_they_were_about(epsilon, nu
     assert 60 <= learned < 400
     first, *others = (_tasks_of(each.derivation) for each in rounds)
     assert set(others) == {learned}
-    assert learned < first if number == 4 else learned == first  # many rounds stay about the same tasks
+    assert learned <= first
+    if number != 6:  # four rounds narrow after the first, here at least; eight stay about the same tasks
+        assert (learned < first) == (number == 4)
 
 
 @pytest.mark.parametrize("user", range(4))

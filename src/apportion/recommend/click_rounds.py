@@ -46,15 +46,23 @@ class Rounds:
 
 
 FEW = 4
-"""Rounds of most fits."""
+"""Rounds of most fits, and of choices."""
+SEVERAL = Rounds(6, 1.5, after_votes=2, together=3)
 MANY = Rounds(8, 1.0, after_votes=3, together=3, narrow=False)
-_MANY_FROM = 150.0  # μ n / √m, from which directions that are hardly seen at first come out over rounds
+_SEVERAL_FROM, _MANY_FROM = 60.0, 150.0  # μ n / √m, from which directions hardly seen at first come out over rounds
 _MOST_USERS = 100_000.0  # more rounds take longer; so many users gain little by them
 
 
 def many_rounds(mu: float, n_users: float, n_tasks: int) -> bool:
     """Return whether a fit of so many users and tasks gains by many rounds, and takes not too long for them."""
     return mu * n_users / np.sqrt(n_tasks) >= _MANY_FROM and n_users <= _MOST_USERS
+
+
+def default_rounds(mu: float, n_users: float, n_tasks: int, few: Rounds) -> Rounds:
+    """Return the rounds of so many users and tasks: the few given, more where users are many, or yet more."""
+    if many_rounds(mu, n_users, n_tasks):
+        return MANY
+    return SEVERAL if _SEVERAL_FROM <= mu * n_users / np.sqrt(n_tasks) < _MANY_FROM else few
 
 
 def worth_learning(popularity: Floats, mu: float, dimension: int, clear: float = _CLEAR) -> NDArray[np.bool_]:

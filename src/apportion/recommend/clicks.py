@@ -52,12 +52,11 @@ from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.click_rounds import (
     FEW,
-    MANY,
     Focus,
     Rounds,
+    default_rounds,
     denoised_together,
     denoised_vectors,
-    many_rounds,
     random_start,
 )
 from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
@@ -97,11 +96,11 @@ class ClickSettings:
     """Everything that can be tuned; all of it public.
 
     Attributes:
-        rounds: number of rounds; None for 4, or for 8 if there are many users for the budget and the list.
+        rounds: number of rounds; None for 4, or for 6 or 8 if there are many users for the budget and the list.
         dimension: length of task vectors; None to compute it from the budget and the released number of users.
         users_share: share of the budget for the number of users, unless that is declared public.
         counts_share: share for popularity.
-        ramp: round r gets a share proportional to r^ramp; 1 if there are 8 rounds by default.
+        ramp: round r gets a share proportional to r^ramp; 1.5 or 1 if there are 6 or 8 rounds by default.
         steps: EM steps of the denoising.
         observed: extra weight of observed pairs in a user's regression.
         ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
@@ -267,8 +266,8 @@ class _Fit:
             return self._start(self._popularity_alone(n_users, progress), n_users, rng)[1], _POPULARITY
         released = self._popularity(n_users)
         weights, items = self._start(released, n_users, rng)
-        if chosen.rounds is None and many_rounds(self._session.budget.mu, n_users, self._data.n_tasks):
-            self._made = MANY
+        if chosen.rounds is None:
+            self._made = default_rounds(self._session.budget.mu, n_users, self._data.n_tasks, self._made)
         learned = self._rounds(items, weights, released, progress)
         if progress:
             progress("round", self._made.number, self._made.number)
