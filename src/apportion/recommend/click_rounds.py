@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.data.sparse_rows import SparseRows
 from apportion.linalg.places import PROCESSORS, Place
 from apportion.postprocessing import feature_rows
 from apportion.postprocessing.low_rank import Denoised, denoise_rows
+from apportion.privacy import Neighbours
+from apportion.privacy.contributions import Weighting
 from apportion.recommend.features.prior import regressors
 
 Floats = NDArray[np.floating[Any]]
 
 _CLEAR = 0.7  # of the length of noise
+_CLEAR_AT_MOST = 1.4
+_CLEAR_VECTORS = 0.4  # the same for vectors, not for popularity, which is longer
 _FEWEST = 60  # tasks whose vectors are learned, at least; of a short list, all
 
 
@@ -30,18 +35,21 @@ class Rounds:
         ramp: round r gets a share proportional to r^ramp.
         after_votes: how many of them come after the votes.
         together: the releases of this many rounds, the last ones, are denoised together.
+        narrow: whether rounds after the first are about fewer tasks if its vectors turn out short.
     """
 
     number: int
     ramp: float
     after_votes: int = 1
     together: int = 2
+    narrow: bool = True
 
 
 FEW = 4
-"""Rounds of most fits."""
-MANY = Rounds(8, 1.0, after_votes=3, together=3)
-_MANY_FROM = 150.0  # μ n / √m, from which directions that are hardly seen at first come out over rounds
+"""Rounds of most fits, and of choices."""
+SEVERAL = Rounds(6, 1.5, after_votes=2, together=3)
+MANY = Rounds(8, 1.0, after_votes=3, together=3, narrow=False)
+_SEVERAL_FROM, _MANY_FROM = 60.0, 150.0  # μ n / √m, from which directions hardly seen at first come out over rounds
 _MOST_USERS = 100_000.0  # more rounds take longer; so many users gain little by them
 
 
@@ -50,7 +58,14 @@ def many_rounds(mu: float, n_users: float, n_tasks: int) -> bool:
     return mu * n_users / np.sqrt(n_tasks) >= _MANY_FROM and n_users <= _MOST_USERS
 
 
-def worth_learning(popularity: Floats, mu: float, dimension: int) -> NDArray[np.bool_]:
+def default_rounds(mu: float, n_users: float, n_tasks: int, few: Rounds) -> Rounds:
+    """Return the rounds of so many users and tasks: the few given, more where users are many, or yet more."""
+    if many_rounds(mu, n_users, n_tasks):
+        return MANY
+    return SEVERAL if _SEVERAL_FROM <= mu * n_users / np.sqrt(n_tasks) < _MANY_FROM else few
+
+
+def worth_learning(popularity: Floats, mu: float, dimension: int, clear: float = _CLEAR) -> NDArray[np.bool_]:
     """Return the tasks whose vectors can stand out of noise: popularity at least 0.7 √dimension / μ.
 
     The vector of a task is at most as long as its popularity, and noise of this μ about √dimension / μ.
@@ -59,13 +74,14 @@ def worth_learning(popularity: Floats, mu: float, dimension: int) -> NDArray[np.
         popularity: released.
         mu: of the whole budget.
         dimension: length of the vectors.
+        clear: another multiple than 0.7.
 
     Example:
         >>> int(worth_learning(np.arange(1000.0), 0.1, 4).sum()), int(worth_learning(np.arange(30.0), 0.1, 4).sum())
         (986, 30)
     """
     fewest = min(max(_FEWEST, 2 * dimension), len(popularity))
-    return np.asarray(popularity >= min(_CLEAR * np.sqrt(dimension) / mu, np.sort(popularity)[-fewest]))
+    return np.asarray(popularity >= min(clear * np.sqrt(dimension) / mu, np.sort(popularity)[-fewest]))
 
 
 def random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
@@ -97,6 +113,60 @@ def beside_popularity(released: Floats, exposure: Floats) -> NDArray[np.float64]
     """Return the vectors without what popularity alone explains."""
     vectors = np.asarray(released, np.float64)
     return np.asarray(vectors - np.outer(exposure / (exposure @ exposure), exposure @ vectors))
+
+
+def clear_of_noise(release: ReleasedVectors, exposure: Floats) -> float:
+    """Return what multiple of the noise popularity has to be, given how long vectors are relative to it.
+
+    Vectors are as long as popularity where users of a task are alike, and shorter where many kinds of users share it.
+    It is 0.4 divided by the relative length, between 0.7 and 1.4.
+
+    Args:
+        release: of a first round, without what popularity explains.
+        exposure: released popularity of the same tasks.
+
+    Example:
+        >>> values = np.random.default_rng(0).standard_normal((2000, 4))
+        >>> [round(clear_of_noise(ReleasedVectors(each * values, 0.1), np.full(2000, 10.0)), 1) for each in (5, 2, 1)]
+        [0.7, 1.0, 1.4]
+    """
+    signal = np.square(release.values).sum() - release.values.size * release.stddev**2
+    relative = np.sqrt(max(float(signal), 0.0) / float(exposure @ exposure))
+    return float(np.clip(_CLEAR_VECTORS / max(relative, 1e-9), _CLEAR, _CLEAR_AT_MOST))
+
+
+@dataclass(frozen=True, eq=False)
+class Focus:
+    """The tasks that rounds are about, and the releases of the last rounds, with a row for each of these tasks."""
+
+    among: NDArray[np.bool_]
+    releases: tuple[ReleasedVectors, ...] = ()
+
+    def narrowed(self, popularity: Floats, exposure: Floats, mu: float, dimension: int) -> Focus:
+        """Return the same for those of these tasks that are worth learning, as far as the first release can tell.
+
+        Args:
+            popularity: released, of all tasks.
+            exposure: the same under the weights of the rounds.
+            mu: of the whole budget.
+            dimension: length of the vectors.
+        """
+        clear = clear_of_noise(self.releases[0], exposure[self.among]) if self.releases else _CLEAR
+        among = self.among & worth_learning(popularity, mu, dimension, clear)
+        kept = among[self.among]
+        return Focus(among, tuple(ReleasedVectors(each.values[kept], each.stddev) for each in self.releases))
+
+    def with_release(self, released: Floats, stddev: float, exposure: Floats, together: int) -> Focus:
+        """Return the same after another round; releases of earlier rounds than so many are forgotten."""
+        apart = ReleasedVectors(beside_popularity(released[self.among], exposure[self.among]), stddev)
+        return Focus(self.among, (*self.releases, apart)[-together:])
+
+    def weights(self, neighbours: Neighbours) -> Weighting:
+        """Return equal weights on these tasks alone; each user's squares sum to 1."""
+        if self.among.all():
+            return SplitEqually(neighbours)
+        words = f"equal split over {int(self.among.sum())} tasks that can stand out of the noise"
+        return TaskFactors(self.among.astype(np.float64), words, neighbours=neighbours)
 
 
 def denoised_vectors(

@@ -7,7 +7,8 @@ The plan of a fit (docs/proofs/recommend.md has the bounds):
 2. `rounds` rounds. Each user j computes a unit vector x_j from its own clicks and the task vectors released so far;
    the release is B = Σ_j w_j x_jᵀ, whose sensitivity is 1 whatever the number of tasks or the dimension. A user divides
    its whole weight over those of its tasks whose popularity can stand out of the noise: w_ij = 1/√n^j with n^j their
-   number. Rows of the last releases are denoised by empirical Bayes and become the next task vectors;
+   number; these are fewer after the first round where its vectors turn out short. Rows of the last releases are
+   denoised by empirical Bayes and become the next task vectors;
 3. the last vectors, with popularity as a first coordinate, are the model. How far a user's regression trusts them
    beside popularity is chosen by votes of all users on a few rows that were kept out of everything before. If it is
    not at all, the share of the last round goes to the counts of those tasks that may be among the most popular.
@@ -27,7 +28,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.allocation import Allocation, EqualSplit, SplitEqually, TaskFactors
+from apportion.allocation import Allocation, EqualSplit, SplitEqually
 from apportion.allocation.rounds import Power
 from apportion.data.features import ItemFeatures
 from apportion.data.user_data import UnlistedData, UserData
@@ -51,15 +52,12 @@ from apportion.recommend.als import Progress
 from apportion.recommend.categories import Categories
 from apportion.recommend.click_rounds import (
     FEW,
-    MANY,
-    ReleasedVectors,
+    Focus,
     Rounds,
-    beside_popularity,
+    default_rounds,
     denoised_together,
     denoised_vectors,
-    many_rounds,
     random_start,
-    worth_learning,
 )
 from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
@@ -98,11 +96,11 @@ class ClickSettings:
     """Everything that can be tuned; all of it public.
 
     Attributes:
-        rounds: number of rounds; None for 4, or for 8 if there are many users for the budget and the list.
+        rounds: number of rounds; None for 4, or for 6 or 8 if there are many users for the budget and the list.
         dimension: length of task vectors; None to compute it from the budget and the released number of users.
         users_share: share of the budget for the number of users, unless that is declared public.
         counts_share: share for popularity.
-        ramp: round r gets a share proportional to r^ramp; 1 if there are 8 rounds by default.
+        ramp: round r gets a share proportional to r^ramp; 1.5 or 1 if there are 6 or 8 rounds by default.
         steps: EM steps of the denoising.
         observed: extra weight of observed pairs in a user's regression.
         ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
@@ -249,8 +247,8 @@ class _Fit:
         self._listed = listed
         self._held_out: HeldOut | None = None
         self._made = Rounds(settings.rounds or FEW, settings.ramp)
-        self._past: list[ReleasedVectors] = []  # of the last rounds
-        self._among = np.ones(data.n_tasks, np.bool_)  # the tasks whose vectors are learned
+        self._focus = Focus(np.ones(data.n_tasks, np.bool_))  # the tasks whose vectors are learned
+        self._narrows = False  # whether rounds are about some tasks
         self.n_users = 0.0  # declared or released, once it is
         self._reserved = 0.0
 
@@ -268,8 +266,8 @@ class _Fit:
             return self._start(self._popularity_alone(n_users, progress), n_users, rng)[1], _POPULARITY
         released = self._popularity(n_users)
         weights, items = self._start(released, n_users, rng)
-        if chosen.rounds is None and many_rounds(self._session.budget.mu, n_users, self._data.n_tasks):
-            self._made = MANY
+        if chosen.rounds is None:
+            self._made = default_rounds(self._session.budget.mu, n_users, self._data.n_tasks, self._made)
         learned = self._rounds(items, weights, released, progress)
         if progress:
             progress("round", self._made.number, self._made.number)
@@ -288,6 +286,8 @@ class _Fit:
                 if trust == self._choices()[0] and k:
                     return self._with_popularity(items, self._leading(released)), trust
             items = self._round(k, items, weights, share)
+            if k == 0 and self._made.narrow:  # the first round says how long vectors are
+                weights = self._weights(weights, items)
         return items, trust
 
     def _start(self, released: ReleasedPopularity, n_users: float, rng: np.random.Generator) -> tuple[Weighting, Items]:
@@ -297,20 +297,19 @@ class _Fit:
         dimension = wanted or default_dimension(self._session.budget.mu, n_users, self._data.n_tasks)
         rows = random_start(found, min(dimension, max(self._data.n_tasks, 2)), rng)
         items = Items(found, given.expected.total, released.counts.stddev, rows)
-        return self._weights(given.weights, items, dimension), items
+        self._narrows = isinstance(given.weights, SplitEqually) and not self._settings.feature_prior
+        return self._weights(given.weights, items), items
 
-    def _weights(self, given: Weighting, items: Items, dimension: int) -> Weighting:
+    def _weights(self, given: Weighting, items: Items) -> Weighting:
         """Equal weights go to the tasks whose vectors can be learned, each user's squares still summing to 1.
 
         Those of another allocation stay, and all of them if features are to say what vectors of rare tasks are.
         """
-        if not isinstance(given, SplitEqually) or self._settings.feature_prior:
+        if not self._narrows:
             return given
-        self._among = worth_learning(items.popularity, self._session.budget.mu, dimension)
-        if self._among.all():
-            return given
-        words = f"equal split over {int(self._among.sum())} tasks that can stand out of the noise"
-        return TaskFactors(self._among.astype(np.float64), words, neighbours=given.neighbours)
+        dimension = items.rows.mean.shape[1]
+        self._focus = self._focus.narrowed(items.popularity, items.exposure, self._session.budget.mu, dimension)
+        return self._focus.weights(given.neighbours)
 
     def _round_shares(self) -> Sequence[Share]:
         shares = Power(self._made.ramp / 2).shares(self._made.number)
@@ -380,9 +379,8 @@ class _Fit:
         given = (exposure, chosen.least_popularity, chosen.steps)
         if chosen.feature_prior:
             return denoised_vectors(released, stddev, *given, self._rows, place)
-        apart = beside_popularity(released[self._among], exposure[self._among])
-        self._past = [*self._past, ReleasedVectors(apart, stddev)][-self._made.together :]
-        return denoised_together(self._past, self._among, *given, place)
+        self._focus = self._focus.with_release(released, stddev, exposure, self._made.together)
+        return denoised_together(self._focus.releases, self._focus.among, *given, place)
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
