@@ -134,7 +134,7 @@ def usual_part(norm: float, variance: float) -> Belief:
     The root mean squares of users' residuals are taken for log-normal.
 
     >>> round(usual_part(0.7, 0.9).mean, 2), round(usual_part(3.2, 0.9).mean, 2)
-    (0.77, 1.0)
+    (0.8, 1.0)
     """
     longer = (np.log(norm / np.sqrt(variance)) + _LENGTHS_SPREAD**2) / _LENGTHS_SPREAD  # from here on users are clipped
     clipped = norm / np.sqrt(variance) * np.exp(1.5 * _LENGTHS_SPREAD**2) * ndtr(-longer - _LENGTHS_SPREAD)
