@@ -22,7 +22,11 @@ from benchmarks.movielens import DELTA
 from benchmarks.rating_sets import GENERATED, REAL, Ratings
 
 EPSILONS = (0.5, 1.0, 5.0, 20.0)
-SEEDS = range(2)
+SEEDS = range(8)
+"""With two, the error of an excess was 0.2 % on usual sets and 1 % on 120 users: as large as what is to be seen."""
+FEW_SEEDS = range(2)
+LARGE = 500_000
+"""Sets of more ratings have few seeds; their errors hardly depend on the seed."""
 ALLOWED = 1.002
 MOST_OFFSET = 0.01
 MEANS = RatingSettings(rounds=0)
@@ -98,7 +102,7 @@ def measure(quick: bool) -> Outcome | Rehearsal:
         f"mean error above 0.01 of the scale in {above}, by more than two standard errors in {shifted}",
         settings={
             "split": "80/10/10 by rating, seed 0; test part",
-            "noise_seeds": list(SEEDS),
+            "noise_seeds": f"{len(SEEDS)}, of large sets {len(FEW_SEEDS)}",
             "delta": DELTA,
             "failing": [f"{c.name}, ε = {c.epsilon:g}: {c.excess:+.2%}" for c in cases if not c.holds],
         },
@@ -112,9 +116,10 @@ def rating_cases(sets: dict[str, Callable[[], Ratings]], epsilons: tuple[float, 
         data, scale = load()
         train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
         mean = float(np.sqrt(np.mean(np.square(GlobalMean().fit(train).predict(train, test) - test.values))))
+        used = FEW_SEEDS if data.n_observations > LARGE else seeds
         for epsilon in epsilons:
-            ours = [errors(train, test, scale, epsilon, seed, None) for seed in seeds]
-            means = [errors(train, test, scale, epsilon, seed, MEANS)[0] for seed in seeds]
+            ours = [errors(train, test, scale, epsilon, seed, None) for seed in used]
+            means = [errors(train, test, scale, epsilon, seed, MEANS)[0] for seed in used]
             error, offset = np.mean(ours, axis=0)
             width = scale[1] - scale[0]
             sampled = float(error) / width / np.sqrt(test.n_observations)

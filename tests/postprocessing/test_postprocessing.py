@@ -113,7 +113,7 @@ def test_the_offset_of_rounds_is_pooled_by_their_noise_and_drawn_to_what_is_expe
     assert evidence.offset([], 1.0, 0.3) == 0.3
 
 
-KNOWN = Beliefs.at_start(1000.0, Belief(0.9, 0.25))
+KNOWN = Beliefs.at_start(1000.0, Belief(0.9, 0.25), Belief(0.9, 0.02))
 
 
 def test_statistics_of_residuals_are_shifted_back_to_the_parameters():

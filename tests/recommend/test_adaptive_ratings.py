@@ -56,8 +56,20 @@ def released(offsets, lost=0.2, voters=1000.0):
 def test_the_norm_grows_where_clipping_shifts_the_mean_and_only_where_that_is_no_noise():
     shifted = released([0.4, 0.3, 0.2, 0.0, 0.0])
     assert clip_norms.choose(shifted, 1.0, EXPOSURE, 10.0).clip_norm == 2.2
-    assert clip_norms.choose(shifted, 1000.0, EXPOSURE, 10.0).clip_norm == 0.7
+    assert [clip_norms.choose(shifted, noise, EXPOSURE, 1.0).clip_norm for noise in (1.0, 1000.0)] == [2.2, 0.7]
     assert clip_norms.choose(released([0.0] * 5), 1.0, EXPOSURE, 10.0).clip_norm == 0.7
+
+
+def test_what_a_norm_keeps_is_measured_and_drawn_to_what_it_keeps_on_usual_data():
+    rng = np.random.default_rng(0)
+    lengths = np.exp(0.32 * rng.standard_normal(100_000) - 0.32**2)  # their squares have mean 1
+    for norm in (0.5, 1.0, 2.0):
+        kept = np.minimum(1.0, norm / lengths).mean()
+        assert clip_norms.usual_part(norm * 1.3, 1.3**2).mean == pytest.approx(kept, abs=0.003)
+    few, many = (clip_norms.choose(released([0.0] * 5, lost=0.4), noise, EXPOSURE, 0.1) for noise in (1e4, 1e-3))
+    assert few.clip_norm == many.clip_norm == 0.7
+    assert few.kept.mean == pytest.approx(clip_norms.usual_part(0.7, few.variance.mean).mean, abs=0.01)
+    assert many.kept.mean == pytest.approx(0.6, abs=1e-3)
 
 
 def test_residual_variance_is_drawn_to_the_usual_one_by_its_noise():

@@ -12,10 +12,10 @@ from apportion.data import Interactions
 from apportion.data.synthetic import long_tailed_ratings
 from apportion.engines import LocalEngine, add_up_one
 from apportion.postprocessing.running import Belief
-from apportion.privacy import Gaussian, Purpose, SeededNoise
+from apportion.privacy import Budget, Gaussian, Purpose, SeededNoise, Session
 from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.recommend import PrivateRatingRecommender, RatingSettings
-from apportion.recommend.user_spread import PairProducts, Spread, clip_norm_for
+from apportion.recommend.user_spread import PairProducts, Spread, clip_norm_for, released_spread
 
 from strategies import interactions
 
@@ -86,7 +86,28 @@ def test_what_the_release_says_counts_as_far_as_its_noise_allows():
 
 
 def test_the_clip_norm_follows_from_the_number_of_users_and_the_budget():
-    assert [clip_norm_for(n_users, 0.02) for n_users in (100.0, 4000.0, 1e6)] == pytest.approx([0.4, 0.8, 1.0])
+    found = [clip_norm_for(n_users, 10.0, 0.02) for n_users in (100.0, 4000.0, 1e6)]
+    assert found == pytest.approx([0.4, 0.8, 1.0])
+    assert clip_norm_for(8000.0, 2.0, 0.02) == pytest.approx(1.6 * 2**0.5 / 4)  # users of two ratings have less say
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_users_of_widely_spread_ratings_are_clipped_no_more_than_others(factor):
+    data = ratings_with(0.5)
+    spread_out = Interactions.from_arrays(
+        data.users, data.tasks, factor * data.values.astype(np.float64), task_ids=range(40)
+    )
+
+    def found(variance):
+        session = Session(Budget(20.0, 1e-5), noise=SeededNoise(0))
+        share = session.plan(spread=0.9).one("spread")
+        parts = (spread_out.as_users, session, LocalEngine(np.float64), share, (-100.0, 100.0), 0.0, 1.0)
+        return released_spread(*parts, 4000.0, 6.0, variance)
+
+    fitting, usual = found(0.9 * factor**2), found(0.9)
+    assert fitting.unit == factor
+    assert fitting.of_biases(0.15) / factor**2 == pytest.approx(0.25, rel=0.1)
+    assert (usual.of_biases(0.15) < 0.9 * fitting.of_biases(0.15)) == (factor > 1)
 
 
 def test_where_there_is_nothing_but_noise_a_fit_is_hardly_worse_than_the_global_mean():
@@ -112,5 +133,5 @@ def test_the_release_is_in_the_statement_unless_its_share_is_nothing():
         assert sum(each.share for each in made.statement_.releases) == pytest.approx(1.0)
         return [each.share for each in made.statement_.releases if each.purpose is Purpose.USER_SPREAD]
 
-    assert shares() == pytest.approx([0.01])
+    assert shares() == pytest.approx([0.02])
     assert shares(spread_share=0.0) == shares(votes_share=0.0) == shares(rounds=0) == []

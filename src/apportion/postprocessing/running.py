@@ -18,8 +18,8 @@ VARIANCES = (0.1, 4.0)
 """Between these the variance of residuals is, whatever is released; in labels."""
 
 _VOTERS_SPREAD = 0.15  # of the number of voters around what popularity leads to expect, relative
-_SLOPE, _SLOPE_SPREAD = 0.9, 0.15  # of the squared factor among data sets
-_CLIPPED, _CLIPPED_SPREAD = 0.7, 0.25  # of the clipped variance, as a part of the whole
+_SLOPE_SPREAD = 0.05  # of the squared factor, clipped, around the part of residuals that is kept
+_CLIPPED_SPREAD = 0.15  # of the clipped variance around the square of that part, relative to the whole
 _STARTING_LEVEL = 0.3, 0.12  # of tastes in the first round that has any, and the spread of that among data sets
 _LEVEL = 0.15, 0.15  # in later rounds
 _FIRST_DRIFT = 0.15  # of residual variances from a user's own mean to the first round
@@ -80,15 +80,17 @@ class Beliefs:
     n_rounds: int = 0
 
     @classmethod
-    def at_start(cls, voters: float, residual: Belief) -> Beliefs:
+    def at_start(cls, voters: float, residual: Belief, kept: Belief) -> Beliefs:
         """Return what is known before the first round.
 
         Args:
             voters: total say that popularity leads to expect.
             residual: of users' residuals around their own means.
+            kept: the part of them that clipping keeps, in the mean over users.
         """
-        clipped = Belief.around(_CLIPPED * residual.mean, _CLIPPED_SPREAD)
-        slope, level = Belief.around(_SLOPE, _SLOPE_SPREAD), Belief.around(*_STARTING_LEVEL)
+        clipped = Belief.around(kept.mean**2 * residual.mean, _CLIPPED_SPREAD)
+        slope = Belief(kept.mean, kept.variance + _SLOPE_SPREAD**2)
+        level = Belief.around(*_STARTING_LEVEL)
         return cls(Belief.around(voters, _VOTERS_SPREAD * voters), slope, residual, clipped, level)
 
     def after(self, released: Floats, traced: float | None, stddev: float, latent: int) -> Beliefs:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from apportion.data.users import Users
 from apportion.postprocessing.popularity import Exposure
@@ -30,6 +31,9 @@ USUAL_VARIANCE = Belief(0.9, 0.25)
 
 _PART_NORM = 1.5
 _FULL_SAY = 3.0  # √n^j from which a user's say counts in full
+_LENGTHS_SPREAD = 0.32  # of the logarithms of users' root mean squares
+_PART_SPREAD = 0.06  # of what a norm keeps among data sets, where the variance is known
+_OFFSETS = (0.8, 0.03), (0.2, 0.3)  # how many data sets have offsets by clipping of about this, in labels
 _DAMPING = 6.0  # ratings at the centre that are added to a user's own mean
 _DISTORTION = 0.003  # error from uneven clipping, per residual variance and squared fraction that is cut off
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
@@ -79,18 +83,25 @@ class Residuals:
     Attributes:
         variance: their mean square.
         clip_norm: the norm that is taken.
+        kept: the part of users' residuals that this norm keeps, in the mean over users.
     """
 
     variance: Belief
     clip_norm: float
+    kept: Belief
+
+
+def unreleased(clip_norm: float) -> Residuals:
+    """Return what is known of residuals where the norm is given."""
+    return Residuals(USUAL_VARIANCE, clip_norm, usual_part(clip_norm, USUAL_VARIANCE.mean))
 
 
 def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Residuals:
     """Estimate the error under each norm, and take the norm with the least.
 
     The error has three parts: the offset that clipping causes, the distortion by clipping users unevenly, and the
-    privacy noise in what is learned about an item. Noise in the released offset is subtracted, so that noise alone does
-    not raise the norm.
+    privacy noise in what is learned about an item. An offset counts as far as it exceeds the noise of its release, so
+    that noise alone does not raise the norm. What a norm keeps is drawn to what it keeps on usual data.
 
     Args:
         released: the sum over users of `ClippedAway`.
@@ -99,18 +110,47 @@ def choose(released: Floats, stddev: float, exposure: Exposure, mu: float) -> Re
         mu: privacy parameter of all rounds together.
     """
     voters = max(float(released[0]), 10.0)
-    says = released / voters
-    n_norms = len(NORMS)
-    kept = np.clip(1 - says[3 : 3 + n_norms], 0.1, 1.0)
-    mean, lost = 2 * says[1], 2 * says[3 + n_norms :]
-    offsets = ((1 - kept) * mean - lost) / kept
-    noise = np.square(2 * stddev / voters / kept)
-    squares = np.maximum(np.square(offsets) - 2 * noise, 0.0)
-    variance = USUAL_VARIANCE.after(4 * float(says[2]), 4 * stddev / voters, 0.0).between(*VARIANCES)
+    says, noise = released / voters, stddev / voters
+    variance = USUAL_VARIANCE.after(4 * float(says[2]), 4 * noise, 0.0).between(*VARIANCES)
+    losses = says[3 : 3 + len(NORMS)]
+    kept = [
+        usual_part(norm, variance.mean).after(1 - loss, noise, 0.0).between(0.1, 1.0)
+        for norm, loss in zip(NORMS, losses, strict=True)
+    ]
+    parts = np.array([part.mean for part in kept])
+    offsets = (2 * (1 - parts) * says[1] - 2 * says[3 + len(NORMS) :]) / parts
     errors = (
-        squares + _DISTORTION * variance.mean * np.square(1 - kept) + _noise_error(np.array(NORMS) / kept, exposure, mu)
+        np.square(_expected_offset(offsets, 2 * noise / parts))
+        + _DISTORTION * variance.mean * np.square(1 - parts)
+        + _noise_error(np.array(NORMS) / parts, exposure, mu)
     )
-    return Residuals(variance, NORMS[int(np.argmin(errors))])
+    best = int(np.argmin(errors))
+    return Residuals(variance, NORMS[best], kept[best])
+
+
+def usual_part(norm: float, variance: float) -> Belief:
+    """Return what part of a user's residuals a clip norm keeps on usual data, where only their variance is known.
+
+    The root mean squares of users' residuals are taken for log-normal.
+
+    >>> round(usual_part(0.7, 0.9).mean, 2), round(usual_part(3.2, 0.9).mean, 2)
+    (0.8, 1.0)
+    """
+    longer = (np.log(norm / np.sqrt(variance)) + _LENGTHS_SPREAD**2) / _LENGTHS_SPREAD  # from here on users are clipped
+    clipped = norm / np.sqrt(variance) * np.exp(1.5 * _LENGTHS_SPREAD**2) * ndtr(-longer - _LENGTHS_SPREAD)
+    return Belief.around(float(ndtr(longer) + clipped), _PART_SPREAD)
+
+
+def _expected_offset(seen: Floats, noise: Floats) -> NDArray[np.float64]:
+    """Return the posterior means of offsets that were seen with noise: most data sets have next to none, some much."""
+    spreads = [np.hypot(size, noise) for _, size in _OFFSETS]
+    logs = [
+        np.log(part / spread) - np.square(seen / spread) / 2
+        for (part, _), spread in zip(_OFFSETS, spreads, strict=True)
+    ]
+    likely = np.exp(logs - np.max(logs, axis=0))
+    kept = [(size / spread) ** 2 for (_, size), spread in zip(_OFFSETS, spreads, strict=True)]
+    return np.asarray(seen * (likely * kept).sum(axis=0) / likely.sum(axis=0))
 
 
 def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) -> int:

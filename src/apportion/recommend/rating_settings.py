@@ -46,6 +46,8 @@ class RatingSettings:
         start_level: mean square of the tastes in that round.
         prior_variance: where EM for the prior of item vectors starts; twice that for biases.
         steps: EM steps per round.
+        last_steps: EM steps of the last round, if there are vectors. In earlier rounds vectors that are not known yet
+            would be taken for noise.
         feature_variance: where the fit of what each feature group is worth starts: its variance among tasks.
         feature_directions: how many directions of the features a user's taste is for, beside the learned vectors.
         taste_variance: prior variance of that taste if users' votes support it, else a tenth of it; the variance itself
@@ -62,7 +64,7 @@ class RatingSettings:
     most_overview_share: float = 0.05
     counts_share: float = 0.1
     norms_share: float = 0.004
-    spread_share: float = 0.01
+    spread_share: float = 0.02
     moments_share: float = 0.02
     votes_share: float = 0.01
     feature_votes_share: float = 0.01
@@ -77,6 +79,7 @@ class RatingSettings:
     start_level: float = 0.4
     prior_variance: float = 0.05
     steps: int = 10
+    last_steps: int = 40
     feature_variance: float = 0.01
     feature_directions: int = 32
     taste_variance: float = 0.03

@@ -37,7 +37,8 @@ class Start:
     def beliefs(self, full_vote: float) -> Beliefs:
         """Return what is known of shared moments; a user's vote counts in full from this total weight."""
         weight = max(float(self.exposure.total.sum()) / self.n_users, 0.0)
-        return Beliefs.at_start(self.n_users * min(weight / full_vote, 1.0), self.residuals.variance)
+        voters = self.n_users * min(weight / full_vote, 1.0)
+        return Beliefs.at_start(voters, self.residuals.variance, self.residuals.kept)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from apportion.engines import Engine, add_up_one
 from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import HeldOut
 from apportion.recommend.model import FoldIn
-from apportion.recommend.variance_votes import UserVariances, VarianceLosses, doubt_of_votes
+from apportion.recommend.variance_votes import SPREAD_OF_FEATURE_VOTES, UserVariances, VarianceLosses, doubt_of_votes
 
 Floats = NDArray[np.floating[Any]]
 Known = tuple[Floats, Floats, float]
@@ -62,7 +62,7 @@ class Ballot:
         """Return which of two regressions users vote for; 0, the first, unless the second is clearly better."""
         losses = replace(self._losses(fold_ins), clip_norm=FEATURES_CLIP_NORM, what="larger tastes for features")
         released, stddev = self._released(losses, Purpose.FEATURE_VOTES, share)
-        return int(released[0] < -doubt_of_votes(stddev, self.n_voters))
+        return int(released[0] < -doubt_of_votes(stddev, self.n_voters, SPREAD_OF_FEATURE_VOTES))
 
     def _losses(self, fold_ins: Sequence[FoldIn]) -> VarianceLosses:
         return VarianceLosses(tuple(fold_ins), self.value_range, self.centre, self.unit)

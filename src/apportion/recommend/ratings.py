@@ -166,7 +166,7 @@ class _Fit:
                 self._vote_on_variances(state, plan)
                 self._vote_on_features(state, plan)
                 self._users = self._data.as_users
-            state = self._round(k, start, state, weights, shares, rng)
+            state = self._round(k, start, state, weights, shares, rng, last=k == n_rounds - 1)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
@@ -303,7 +303,7 @@ class _Fit:
     def _residuals(self, plan: Plan, centre: float, exposure: popularity.Exposure) -> clip_norms.Residuals:
         """Return the clip norm, from a release about users' residuals unless it is given."""
         if self._settings.clip is not None:
-            return clip_norms.Residuals(clip_norms.USUAL_VARIANCE, self._settings.clip)
+            return clip_norms.unreleased(self._settings.clip)
         share = plan.one("norms")
         part = clip_norms.ClippedAway(self._range, centre, self._unit).contribution(self._session.neighbours)
         total = add_up_one(self._engine, self._users, part)
@@ -314,16 +314,11 @@ class _Fit:
         """Take the variances between and within users from a release, unless all settings of users are fixed."""
         if not self._learns_spread:
             return start
-        share = plan.one("spread")
-        norm = user_spread.clip_norm_for(start.n_users, share.mu)
-        products = user_spread.PairProducts(self._range, start.centre, self._unit, norm)
-        total = add_up_one(self._engine, self._users, products.contribution(self._session.neighbours))
-        released = self._session.release(Purpose.USER_SPREAD, total, share)
-        stddev, rows = total.l2_sensitivity / share.mu, start.typical_root**2
-        found = user_spread.Spread(released, stddev, norm, start.n_users, rows)
+        parts = (self._users, self._session, self._engine, plan.one("spread"), self._range, start.centre, self._unit)
+        rows, known = start.typical_root**2, start.residuals.variance
+        found = user_spread.released_spread(*parts, start.n_users, rows, known.mean)
         self._spread = replace(self._spread, bias=found.of_biases(self._spread.bias))
-        residuals = replace(start.residuals, variance=found.within_users(start.residuals.variance))
-        return replace(start, residuals=residuals)
+        return replace(start, residuals=replace(start.residuals, variance=found.within_users(known)))
 
     def _dimension(self, plan: Plan, start: Start) -> int:
         """As given, or as far as items stand out of the noise."""
@@ -340,6 +335,8 @@ class _Fit:
         weights: Weighting,
         shares: tuple[Share, Share],
         rng: np.random.Generator,
+        *,
+        last: bool,
     ) -> State:
         this_round = self._round_numbers(k, start, before, rng)
         task_sums, user_sums = self._engine.add_up(
@@ -351,7 +348,8 @@ class _Fit:
             user_sums.l2_sensitivity / shares[1].mu,
             start.beliefs(this_round.full_vote) if before is None else before.beliefs,
         )
-        return self._learn(k, start, before, this_round, moments, released, task_sums.l2_sensitivity / shares[0].mu)
+        stddev = task_sums.l2_sensitivity / shares[0].mu
+        return self._learn(k, start, before, this_round, moments, released, stddev, last=last)
 
     def _round_numbers(self, k: int, start: Start, before: State | None, rng: np.random.Generator) -> RatingRound:
         """What users are told at the beginning of round k: biases first, then random tastes, then estimates."""
@@ -405,6 +403,8 @@ class _Fit:
         moments: evidence.SharedMoments,
         released: Floats,
         stddev: float,
+        *,
+        last: bool,
     ) -> State:
         """Post-processing of one round: all evidence so far, then the posterior of every task."""
         around = this_round.features[:, 1:].copy()
@@ -414,7 +414,8 @@ class _Fit:
         rounds = (*(before.rounds if before else ()), this)
         combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
         known = None if before is None else before.posterior
-        posterior = self._items.posterior(combined, start.covariates, known, this_round.width)
+        steps = self._settings.last_steps if last and this_round.width > 1 else self._settings.steps
+        posterior = self._items.posterior(combined, start.covariates, known, this_round.width, steps)
         return State(start, posterior, moments.residual_variance, rounds, moments.beliefs)
 
     def model(self, state: State, statement: Statement, *, by_choice: bool) -> RatingModel:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.users import Users
+from apportion.data.users import UserParts, Users
+from apportion.engines import Engine, add_up_one
 from apportion.postprocessing.running import VARIANCES, Belief
+from apportion.privacy import Purpose, Session, Share
 from apportion.privacy.contributions import ClippedParts, Output
 from apportion.privacy.neighbours import Neighbours
 
@@ -66,14 +68,20 @@ class PairProducts:
         return ClippedParts(self, (output,), neighbours=neighbours)
 
 
-def clip_norm_for(n_users: float, mu: float) -> float:
+def clip_norm_for(n_users: float, rows: float, mu: float) -> float:
     """Return the norm with which noise stays small; larger ones distort less.
 
     Args:
         n_users: the number of users, released or declared.
+        rows: ratings of a typical user; released.
         mu: privacy parameter of the release.
     """
-    return float(np.clip(_AIM * mu * n_users, *_CLIP_NORMS))
+    return float(np.clip(_AIM * mu * n_users * usual_say(rows), *_CLIP_NORMS))
+
+
+def usual_say(rows: float) -> float:
+    """Return the say of a typical user, who has so many ratings."""
+    return float(min(np.sqrt(max(rows * (rows - 1), 0.1)) / _FULL_SAY, 1.0))
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,7 @@ class Spread:
         clip_norm: of users' parts.
         n_users: the number of users.
         rows: ratings of a typical user.
+        unit: labels per unit of the products.
     """
 
     released: Floats
@@ -93,6 +102,7 @@ class Spread:
     clip_norm: float
     n_users: float
     rows: float
+    unit: float = 1.0
 
     @property
     def say(self) -> float:
@@ -103,7 +113,8 @@ class Spread:
         """Return the expected variance of users' biases.
 
         Before the release, it is taken for exponential with the usual one as its mean. The expectation is the variance
-        for which predictions have the least expected squared error; if noise is all there is, it is the usual one.
+        for which predictions have the least expected squared error; if noise is all there is, it is the usual one, in
+        units of the products.
         """
         lost = 1 + _CLIPPED_OFF / self.clip_norm
         among_users = np.sqrt(2 * self.n_users) * _USUAL_VARIANCE / max(_FULL_SAY, self.rows)
@@ -112,10 +123,46 @@ class Spread:
         surprise = (lost * float(self.released[1]) / self.say - levels) / noise
         logs = np.log(_LEVELS) - _LEVELS - np.square(surprise) / 2  # the steps between levels grow as these do
         weights = np.exp(logs - logs.max())
-        return float(weights @ levels / weights.sum())
+        return float(weights @ levels / weights.sum()) * self.unit**2
 
     def within_users(self, usual: Belief) -> Belief:
         """Return what is known of the variance of a user's ratings around their mean."""
-        per_square = 1 / (_UNIT_OF_SQUARES * self.say)
+        per_square = self.unit**2 / (_UNIT_OF_SQUARES * self.say)
         seen = usual.after(float(self.released[2]) * per_square, self.stddev * per_square, 0.0)
         return seen.between(*VARIANCES)
+
+
+def released_spread(
+    users: UserParts,
+    session: Session,
+    engine: Engine,
+    share: Share,
+    value_range: tuple[float, float],
+    centre: float,
+    unit: float,
+    n_users: float,
+    rows: float,
+    variance: float,
+) -> Spread:
+    """Release how much users differ.
+
+    Where ratings vary more than usual, products are in units in which they vary as usual: what counts is how much users
+    differ in comparison, and fewer products are clipped.
+
+    Args:
+        users: without the rows that are held out.
+        session: pays for the release.
+        engine: where it is added up.
+        share: of the budget.
+        value_range: the public scale.
+        centre: what is taken off a value.
+        unit: values per unit of label.
+        n_users: the number of users, released or declared.
+        rows: ratings of a typical user; released.
+        variance: of users' residuals, released.
+    """
+    norm, wide = clip_norm_for(n_users, rows, share.mu), max(float(np.sqrt(variance / _USUAL_VARIANCE)), 1.0)
+    products = PairProducts(value_range, centre, unit * wide, norm)
+    total = add_up_one(engine, users, products.contribution(session.neighbours))
+    found = session.release(Purpose.USER_SPREAD, total, share)
+    return Spread(found, total.l2_sensitivity / share.mu, norm, n_users, rows, wide)

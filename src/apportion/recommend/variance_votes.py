@@ -23,8 +23,9 @@ from apportion.recommend.model import FoldIn
 Floats = NDArray[np.floating[Any]]
 
 CLIP_NORM = 0.25
-_DOUBT = 2.0  # standard deviations
-_SPREAD_OF_VOTES = 0.1
+_DOUBT = 2.0
+_SPREAD_OF_VOTES = 0.025
+SPREAD_OF_FEATURE_VOTES = 0.1  # votes on tastes in many directions differ more
 _LEAST = 1e-4  # of a variance, in place of 0
 _LEVELS: tuple[tuple[str, float], ...] = (
     ("scale", 0.1),
@@ -35,12 +36,17 @@ _LEVELS: tuple[tuple[str, float], ...] = (
 """The public list: which variance is multiplied by what."""
 
 
-def doubt_of_votes(stddev: float, n_users: float) -> float:
+def doubt_of_votes(stddev: float, n_users: float, spread: float = _SPREAD_OF_VOTES) -> float:
     """Return how far a sum of votes has to be below 0 to count.
 
     Doubt is the privacy noise and what other users would have said: a public guess of the spread of a vote.
+
+    Args:
+        stddev: of the noise.
+        n_users: who vote, about.
+        spread: that guess.
     """
-    return _DOUBT * float(np.hypot(stddev, _SPREAD_OF_VOTES * np.sqrt(n_users)))
+    return _DOUBT * float(np.hypot(stddev, spread * np.sqrt(n_users)))
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,6 @@ class _Settings(Protocol):
     @property
     def prior_variance(self) -> float: ...
     @property
-    def steps(self) -> int: ...
-    @property
     def feature_variance(self) -> float: ...
     @property
     def feature_directions(self) -> int: ...
@@ -137,7 +135,7 @@ class ItemSide:
         return np.concatenate(found, axis=1) if found else None
 
     def posterior(
-        self, evidence: empirical_bayes.Evidence, covariates: Floats, before: Posterior | None, width: int
+        self, evidence: empirical_bayes.Evidence, covariates: Floats, before: Posterior | None, width: int, steps: int
     ) -> Posterior:
         """Return the posterior of every task, by EM from the prior of the previous round."""
         chosen = self._settings
@@ -147,12 +145,12 @@ class ItemSide:
                 known = before.prior.widened(of_tasks, width, chosen.prior_variance, chosen.feature_variance)
             else:
                 known = FeaturePrior.starting(of_tasks, width, first, chosen.feature_variance)
-            return _held(feature_prior.fit(evidence, of_tasks, known, chosen.steps))
+            return _held(feature_prior.fit(evidence, of_tasks, known, steps))
         if isinstance(before, empirical_bayes.Posterior):
             prior = before.prior.widened(width, chosen.prior_variance)
         else:
             prior = empirical_bayes.Prior(np.zeros((2, 1)), first)
-        return _held(empirical_bayes.fit(evidence, covariates, prior, chosen.steps))
+        return _held(empirical_bayes.fit(evidence, covariates, prior, steps))
 
     def fold_in(self, inner: FoldIn, unit: float) -> FoldIn:
         """Return the regression of the model in the units of the values, with directions of features if there are any.
