@@ -49,6 +49,15 @@ def test_choices_take_their_share_and_the_whole_budget_is_spent():
     assert spent(fitted("value")[0]) == 0
 
 
+def test_rounds_of_choices_are_about_popular_items_but_for_the_last(monkeypatch):
+    monkeypatch.setattr("apportion.recommend.choice_rounds.chosen_by_votes", lambda *_: 2)
+    estimator = PrivateRatingRecommender(5.0, 1e-5, rank_by="choice", noise=SeededNoise(1), rounds=2)
+    model = estimator.fit(fitted()[1]).model_
+    rounds = [each for each in model.statement.releases if each.purpose == Purpose.CHOICE_VECTORS]
+    assert ["most popular items" in each.derivation for each in rounds] == [True] * (TO_RANK.rounds - 1) + [False]
+    assert np.abs(model.choice.features[:, 1:]).sum(axis=1).all()
+
+
 def test_a_second_fit_starts_from_its_own_popularity():
     _, data = fitted()
     turned = Interactions.from_arrays(data.users, 149 - data.tasks, data.values, task_ids=np.arange(150))

@@ -18,6 +18,7 @@ from apportion.recommend.click_rounds import (
     Rounds,
     clear_of_noise,
     default_rounds,
+    denoised_for_all,
     denoised_together,
     many_rounds,
     worth_learning,
@@ -35,6 +36,28 @@ def test_more_tasks_are_learned_at_a_larger_budget_and_never_less_than_a_few():
     assert worth_learning(popularity, 1e-6, 9).sum() == 60
     assert worth_learning(popularity, 1e-6, 50).sum() == 100
     assert worth_learning(popularity[:20], 1e-6, 9).all()
+
+
+def test_the_tasks_worth_learning_hold_a_given_part_of_popularity():
+    popularity = np.geomspace(1000, 0.01, 2000)
+    held = [popularity[worth_learning(popularity, 1e-6, 9, least_held=part)].sum() for part in (0.0, 0.6, 0.9, 1.0)]
+    parts = np.array(held) / popularity.sum()
+    assert 0.2 < parts[0] < 0.6 <= parts[1] < 0.61
+    assert 0.9 <= parts[2] < 0.91
+    assert worth_learning(popularity, 1e9, 9, clear=2.0, least_held=0.6).all()
+
+
+def test_a_last_round_about_all_tasks_knows_those_of_the_round_before_better():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((800, 3))
+    turned = truth[:400] @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    before, last = (ReleasedVectors(each + rng.standard_normal(each.shape), 1.0) for each in (turned, truth))
+    among = np.arange(800) < 400
+    found = denoised_for_all(last, before, among, np.ones(800), 0.03, 20)
+    errors = np.square(found.mean - truth).mean(axis=1)
+    assert errors[among].mean() == pytest.approx(1 / 3, abs=0.05)  # what theory says of two looks, and of one
+    assert errors[~among].mean() == pytest.approx(1 / 2, abs=0.05)
+    assert found.resolved[among].mean() > found.resolved[~among].mean()
 
 
 def test_releases_of_two_rounds_tell_more_than_the_last_one():
@@ -85,7 +108,7 @@ def test_the_first_release_narrows_what_later_rounds_are_about(relative):
     np.testing.assert_array_equal(before.among, worth_learning(popularity, mu, dimension))
     once = before.with_release(release.values, release.stddev, popularity, together=2)
     after = once.narrowed(popularity, popularity, mu, dimension)
-    wanted = worth_learning(popularity, mu, dimension, 1.4 if relative < 1 else 0.7)
+    wanted = worth_learning(popularity, mu, dimension, clear=1.4 if relative < 1 else 0.7)
     np.testing.assert_array_equal(after.among, wanted)
     assert (wanted.sum() < before.among.sum()) == (relative < 1)
     np.testing.assert_array_equal(after.releases[0].values, once.releases[0].values[wanted[before.among]])

@@ -3,9 +3,10 @@
 They are rounds of the click recommender on the rows of ratings: each user j adds w_ij x_jᵀ to its items, with a unit
 vector x_j and Σ_i w_ij² = 1, so the sensitivity of a release is 1 (docs/proofs/recommend.md). A row counts as chosen by
 the place of its value in the scale: 1 at the top, 0 at the bottom. The ratings fit has released popularity already.
-From the third round on, vectors are those of the last two releases, averaged. Before the last rounds users vote on how
-far to trust the vectors beside popularity, with the rows that are held out for votes on variances. If they trust
-popularity alone, the share of the last rounds is left to the ratings.
+All rounds but the last are about popular items alone: a user divides its weight over those, and their directions come
+out of the noise sooner. The last round is about all items, since a rare one, too, is valued for what it is like. Before
+the last rounds users vote on how far to trust the vectors beside popularity, with the rows that are held out for votes
+on variances. If they trust popularity alone, the share of the last rounds is left to the ratings.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.allocation.rounds import Power
-from apportion.allocation.weightings import SplitByValue, places_in_scale
+from apportion.allocation.weightings import OnTasks, SplitByValue, places_in_scale
 from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.counts import ReleasedPopularity
+from apportion.linalg.places import Place
 from apportion.privacy import Plan, Purpose, Rows, Session, Share
-from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes
-from apportion.recommend.click_rounds import FEW, ReleasedVectors, beside_popularity, denoised_vectors, random_start
+from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting
+from apportion.recommend.click_rounds import (
+    FEW,
+    ReleasedVectors,
+    beside_popularity,
+    denoised_for_all,
+    denoised_together,
+    random_start,
+    worth_learning,
+)
 from apportion.recommend.clicks import MOST_DIRECTIONS, ClickSettings, ClickTotals, default_dimension
 from apportion.recommend.clicks_fold_in import Items, Regressions, Trust
 from apportion.recommend.clicks_votes import (
@@ -42,7 +52,9 @@ Floats = NDArray[np.floating[Any]]
 
 _CLEAR = 45.0  # popularity over the noise of a release with all of the budget, as users meet items
 _FEWEST_ROWS = 30.0  # of a typical user, who solves for a taste in each of up to 16 directions
-_AVERAGED_FROM = 2  # rounds before had vectors that are still far from the last
+_CLEAR_FOR_ROUNDS = 2.0  # of the length of noise: items that all rounds are about
+_LEAST_HELD = 0.6  # of all popularity; so many items they are at least
+_TOGETHER = 2  # releases that are denoised together
 _FEWEST_DIRECTIONS = 3
 _MOST_USERS = 50_000.0  # a fit takes about three times as long with choices; beyond this one has to ask for them
 
@@ -86,6 +98,7 @@ class Pace:
     Attributes:
         longest: the most directions that are learned.
         ramp: round r gets a share proportional to r^ramp.
+        rounds: how many there are.
         after_votes: how many rounds come after the votes.
         slower: below μ = 1, for the whole budget, the number of directions is multiplied by μ^slower.
         popularity_offset: of the settings of the rounds.
@@ -93,6 +106,7 @@ class Pace:
 
     longest: int
     ramp: float
+    rounds: int
     after_votes: int
     slower: float
     popularity_offset: float
@@ -110,9 +124,9 @@ class Pace:
         return max(min(_FEWEST_DIRECTIONS, most), round(most * float(min(1.0, budget_mu) ** self.slower)))
 
 
-TO_RANK = Pace(MOST_DIRECTIONS, 2.0, 1, slower=0.4, popularity_offset=8.0)
+TO_RANK = Pace(MOST_DIRECTIONS, 2.0, FEW + 1, 1, slower=0.4, popularity_offset=8.0)
 """With few directions at small budgets: each gets more of the signal, and further ones are noise."""
-TO_PREDICT_VALUES = Pace(16, 3.0, 2, slower=0.0, popularity_offset=ClickSettings().popularity_offset)
+TO_PREDICT_VALUES = Pace(16, 3.0, FEW, 2, slower=0.0, popularity_offset=ClickSettings().popularity_offset)
 """A seventh of the share is spent before the votes, in case that choices say nothing."""
 
 
@@ -128,6 +142,11 @@ class ChoiceTastes:
         """Return the row of every user."""
         solved = self.fold_in.solve(kernels, users, places_in_scale(users, self.value_range))
         return Rows.scaled(solved[:, 1:], self.norm)
+
+
+def weights_by_value(all_rows: SplitByValue, among: NDArray[np.bool_]) -> Weighting:
+    """Return how a user divides its sensitivity over these items by its values; squares still sum to 1."""
+    return all_rows if among.all() else OnTasks(all_rows, among, f"the {int(among.sum())} most popular items")
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,20 +215,36 @@ class ChoiceRounds:
         items, trust = self._start(popularity, fraction, rng), chosen.choices[0]
         if self.rows is None or rows_to_hold_out(self.n_users, plan.one("votes").mu) is None:
             return Choices(items, trust, chosen)
-        shares, before = plan.several("rounds"), None
+        among, past = self._among(items, fraction), list[ReleasedVectors]()
+        shares = plan.several("rounds")
         for k, share in enumerate(shares):
             if k == len(shares) - self.pace.after_votes:
                 trust = self._trust(items, self.rows, plan.one("votes"))
                 if trust == chosen.choices[0]:
                     break
-            released = self._released(k, items, share)
-            items, before = self._learned(items, released, before if k >= _AVERAGED_FROM else None), released
+            if k == len(shares) - 1:
+                released = self._released(k, items, share, np.ones_like(among))
+                rows = denoised_for_all(released, past[-1], among, *self._given(items))
+            else:
+                past = [*past, self._released(k, items, share, among)][-_TOGETHER:]
+                rows = denoised_together(past, among, *self._given(items))
+            items = replace(items, rows=rows)
         return Choices(items, trust, chosen)
+
+    def _among(self, items: Items, fraction: float) -> NDArray[np.bool_]:
+        """Return the items that all rounds are about, from released popularity."""
+        mu = self.session.budget.mu * float(np.sqrt(fraction))
+        dimension = items.rows.mean.shape[1]
+        return worth_learning(items.popularity, mu, dimension, clear=_CLEAR_FOR_ROUNDS, least_held=_LEAST_HELD)
+
+    def _given(self, items: Items) -> tuple[Floats, float, int, Place]:
+        """Return what vectors are denoised with."""
+        return items.exposure, self.settings.least_popularity, self.settings.steps, self.engine.kernels.place
 
     def _plan(self, fraction: float) -> Plan:
         chosen = self.settings
         votes = min(chosen.votes_share, fraction / 2)
-        rounds = [(fraction - votes) * share for share in Power(self.pace.ramp / 2).shares(chosen.rounds or FEW)]
+        rounds = [(fraction - votes) * share for share in Power(self.pace.ramp / 2).shares(self.pace.rounds)]
         return self.session.plan(votes=votes, rounds=rounds)
 
     def _start(self, popularity: ReleasedPopularity, fraction: float, rng: np.random.Generator) -> Items:
@@ -218,18 +253,13 @@ class ChoiceRounds:
         dimension = self.pace.dimension(self.session.budget.mu, mu, self.n_users, len(found))
         return Items(found, found, popularity.counts.stddev, random_start(found, dimension, rng))
 
-    def _released(self, k: int, items: Items, share: Share) -> ReleasedVectors:
-        weights = SplitByValue(self.value_range, self.session.neighbours)
+    def _released(self, k: int, items: Items, share: Share, among: NDArray[np.bool_]) -> ReleasedVectors:
+        """Release a round about these items; the result has a row for each of them."""
+        weights = weights_by_value(SplitByValue(self.value_range, self.session.neighbours), among)
         moments = add_up_one(self.engine, self.users, TaskMoments(weights, self._rows(k, items)))
         found = self.session.release(Purpose.CHOICE_VECTORS.at(round=k + 1), moments, share)
-        return ReleasedVectors(beside_popularity(found, items.exposure), moments.l2_sensitivity / share.mu)
-
-    def _learned(self, items: Items, released: ReleasedVectors, before: ReleasedVectors | None) -> Items:
-        """Return the items with vectors from this release, and from the one before if it is given."""
-        found = released if before is None else released.with_another(before)
-        given = (items.exposure, self.settings.least_popularity, self.settings.steps)
-        place = self.engine.kernels.place
-        return replace(items, rows=denoised_vectors(found.values, found.stddev, *given, place=place))
+        apart = beside_popularity(np.asarray(found)[among], items.exposure[among])
+        return ReleasedVectors(apart, moments.l2_sensitivity / share.mu)
 
     def _rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own rows and released values."""

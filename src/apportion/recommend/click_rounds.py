@@ -65,23 +65,28 @@ def default_rounds(mu: float, n_users: float, n_tasks: int, few: Rounds) -> Roun
     return SEVERAL if _SEVERAL_FROM <= mu * n_users / np.sqrt(n_tasks) < _MANY_FROM else few
 
 
-def worth_learning(popularity: Floats, mu: float, dimension: int, clear: float = _CLEAR) -> NDArray[np.bool_]:
+def worth_learning(
+    popularity: Floats, mu: float, dimension: int, *, clear: float = _CLEAR, least_held: float = 0.0
+) -> NDArray[np.bool_]:
     """Return the tasks whose vectors can stand out of noise: popularity at least 0.7 √dimension / μ.
 
     The vector of a task is at most as long as its popularity, and noise of this μ about √dimension / μ.
 
     Args:
         popularity: released.
-        mu: of the whole budget.
+        mu: of the budget for the vectors.
         dimension: length of the vectors.
-        clear: another multiple than 0.7.
+        clear: another number than 0.7.
+        least_held: the tasks hold at least this fraction of all popularity.
 
     Example:
         >>> int(worth_learning(np.arange(1000.0), 0.1, 4).sum()), int(worth_learning(np.arange(30.0), 0.1, 4).sum())
         (986, 30)
     """
-    fewest = min(max(_FEWEST, 2 * dimension), len(popularity))
-    return np.asarray(popularity >= min(clear * np.sqrt(dimension) / mu, np.sort(popularity)[-fewest]))
+    ordered = np.sort(popularity)[::-1]
+    holding = 1 + int(np.searchsorted(np.cumsum(ordered), least_held * ordered.sum()))
+    fewest = min(max(_FEWEST, 2 * dimension, holding), len(popularity))
+    return np.asarray(popularity >= min(clear * np.sqrt(dimension) / mu, ordered[fewest - 1]))
 
 
 def random_start(found: Floats, dimension: int, rng: np.random.Generator) -> Denoised:
@@ -152,7 +157,7 @@ class Focus:
             dimension: length of the vectors.
         """
         clear = clear_of_noise(self.releases[0], exposure[self.among]) if self.releases else _CLEAR
-        among = self.among & worth_learning(popularity, mu, dimension, clear)
+        among = self.among & worth_learning(popularity, mu, dimension, clear=clear)
         kept = among[self.among]
         return Focus(among, tuple(ReleasedVectors(each.values[kept], each.stddev) for each in self.releases))
 
@@ -226,3 +231,35 @@ def denoised_together(
     vectors[among] = last.stddev * found.mean[:, -vectors.shape[1] :]
     resolved[among] = found.resolved
     return Denoised(vectors, resolved)
+
+
+def denoised_for_all(
+    last: ReleasedVectors,
+    before: ReleasedVectors,
+    among: NDArray[np.bool_],
+    exposure: Floats,
+    least_popularity: float,
+    steps: int,
+    place: Place = PROCESSORS,
+) -> Denoised:
+    """Return the vectors of the last release, which is of all tasks, by empirical Bayes.
+
+    For some tasks it is first averaged with the release before, so their rows have less noise than the others.
+
+    Args:
+        last: the last release.
+        before: the one before it, with a row for each of some tasks.
+        among: these tasks.
+        exposure: released popularity of all tasks.
+        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
+        steps: EM steps.
+        place: where to compute.
+    """
+    known = np.zeros(last.values.shape)
+    known[among] = before.values
+    both = last.with_another(ReleasedVectors(known, before.stddev))
+    values = np.where(among[:, None], both.values, last.values)
+    stddev = np.where(among, both.stddev, last.stddev)
+    spread = np.maximum(exposure, least_popularity * exposure.mean())
+    found = denoise_rows(values / stddev[:, None], 1.0, spread / stddev**2, steps, place)
+    return Denoised(found.mean * stddev[:, None], found.resolved)

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apportion.allocation.weightings import SplitEqually
+from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
 from apportion.recommend.clicks import ClickTastes, ClickTotals
 from apportion.recommend.clicks_votes import RankLosses
-from apportion.transport.listed import CLIP_NORM, Listed, PublicFacts, regression
+from apportion.transport.listed import (
+    CLIP_NORM,
+    WEIGHTS,
+    Listed,
+    PublicFacts,
+    regression,
+    taken_weights,
+    weights_of,
+)
 from apportion.transport.rating_questions import fold_in_of, fold_ins_of, plain_of
 from apportion.transport.schema import Array, Real, Several, Table, Whole
 
@@ -27,27 +35,29 @@ _VOTES: Final = Table(
 
 
 def _is_moments(contribution: Any, rows: type) -> bool:
-    moments = type(contribution) is TaskMoments and type(contribution.weights) is SplitEqually
+    moments = type(contribution) is TaskMoments and type(contribution.weights) in (SplitEqually, TaskFactors)
     return moments and type(contribution.rows) is rows and contribution.labels is None
 
 
 def _totals(given: Given, facts: PublicFacts) -> TaskMoments:
-    return TaskMoments(SplitEqually(), ClickTotals(given["vectors"]))
+    return TaskMoments(weights_of(given), ClickTotals(given["vectors"]))
 
 
 def _taken_totals(contribution: Any, facts: PublicFacts) -> Given | None:
     if not _is_moments(contribution, ClickTotals):
         return None
     vectors = contribution.rows.vectors
-    return {"dimension": vectors.shape[1], "vectors": vectors}
+    return {"dimension": vectors.shape[1], "vectors": vectors, **taken_weights(contribution.weights)}
 
 
 def _tastes(given: Given, facts: PublicFacts) -> TaskMoments:
-    return TaskMoments(SplitEqually(), ClickTastes(fold_in_of(given)))
+    return TaskMoments(weights_of(given), ClickTastes(fold_in_of(given)))
 
 
 def _taken_tastes(contribution: Any, facts: PublicFacts) -> Given | None:
-    return plain_of(contribution.rows.fold_in) if _is_moments(contribution, ClickTastes) else None
+    if not _is_moments(contribution, ClickTastes):
+        return None
+    return {**plain_of(contribution.rows.fold_in), **taken_weights(contribution.weights)}
 
 
 def _votes(given: Given, facts: PublicFacts) -> Votes:
@@ -71,7 +81,7 @@ CLICK_QUESTIONS: Final = (
     Listed(
         "click-totals",
         "the direction of the items that a person has, by item",
-        Table({"dimension": Whole(1, 514), "vectors": Array(("items", "dimension"))}),
+        Table({"dimension": Whole(1, 514), "vectors": Array(("items", "dimension")), **WEIGHTS}),
         lambda given, facts: facts.n_items * given["dimension"],
         _totals,
         _taken_totals,
@@ -79,7 +89,7 @@ CLICK_QUESTIONS: Final = (
     Listed(
         "click-tastes",
         "the direction of a person's taste, by item",
-        regression("<f4"),
+        Table({**regression("<f4").fields, **WEIGHTS}),
         lambda given, facts: facts.n_items * (given["dimension"] - 1),
         _tastes,
         _taken_tastes,
