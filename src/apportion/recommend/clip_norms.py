@@ -8,12 +8,12 @@ much, it only evens out their influence and lowers the noise. The norm with the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from apportion.data.users import Users
 from apportion.postprocessing.popularity import Exposure
@@ -136,9 +136,15 @@ def usual_part(norm: float, variance: float) -> Belief:
     >>> round(usual_part(0.7, 0.9).mean, 2), round(usual_part(3.2, 0.9).mean, 2)
     (0.8, 1.0)
     """
-    longer = (np.log(norm / np.sqrt(variance)) + _LENGTHS_SPREAD**2) / _LENGTHS_SPREAD  # from here on users are clipped
-    clipped = norm / np.sqrt(variance) * np.exp(1.5 * _LENGTHS_SPREAD**2) * ndtr(-longer - _LENGTHS_SPREAD)
-    return Belief.around(float(ndtr(longer) + clipped), _PART_SPREAD)
+    ratio, spread = norm / math.sqrt(variance), _LENGTHS_SPREAD
+    longer = (math.log(ratio) + spread**2) / spread  # from here on users are clipped
+    clipped = ratio * math.exp(1.5 * spread**2) * _normal(-longer - spread)
+    return Belief.around(_normal(longer) + clipped, _PART_SPREAD)
+
+
+def _normal(x: float) -> float:
+    """Return Φ(x)."""
+    return math.erfc(-x / math.sqrt(2)) / 2
 
 
 def _expected_offset(seen: Floats, noise: Floats) -> NDArray[np.float64]:
