@@ -26,6 +26,8 @@ Ratios = Callable[[Any, int, int, float], dict[str, float]]
 REACHING = ("ridge, adaptive", "ridge, equal split", "squared loss, adaptive")
 """Regressions that the data at the bound were built for; the others' weights leave some of a user's unit unused."""
 
+_SEEDS = 4  # of the noise that users at the bound meet
+
 IDLE = ("encoder, convex loss",)
 """Of the estimators with torch: a slope or a curvature at its bound needs scores that these data do not bring about."""
 
@@ -34,7 +36,6 @@ def measure(quick: bool) -> Outcome:
     """Run the audit on more data sets than the suite does."""
     from private_estimators import PRIVATE_ESTIMATORS, PRIVATE_REGRESSIONS, audits_with_torch
 
-    n_seeds = 1 if quick else 4
     many, few = ((1, 2), (1, 1)) if quick else ((12, 12), (4, 6))  # data sets, and users to take out
     rows, largest, idlest = [], 0.0, 1.0
     every = 3 if quick else 1  # the suite replays all of them, on its own data
@@ -52,7 +53,7 @@ def measure(quick: bool) -> Outcome:
     ]
     for name, ratios, reaches, sizes in audits:
         on_random = _largest_on_random_data(ratios, *sizes)
-        at_bound = _largest_at_the_bound(ratios, n_seeds)
+        at_bound = _largest_at_the_bound(ratios)
         largest = max(largest, on_random, *at_bound.values())
         if reaches:
             idlest = min(idlest, *at_bound.values())
@@ -102,12 +103,12 @@ def _largest_on_random_data(ratios: Ratios, n_data_sets: int, n_users: int) -> f
     )
 
 
-def _largest_at_the_bound(ratios: Ratios, n_seeds: int) -> dict[str, float]:
+def _largest_at_the_bound(ratios: Ratios) -> dict[str, float]:
     from private_estimators import at_the_bound
 
     data, users = at_the_bound()
     best: dict[str, float] = {}
-    for seed, user in itertools.product(range(n_seeds), users):
+    for seed, user in itertools.product(range(_SEEDS), users):
         for name, ratio in ratios(data, user, seed, 50.0).items():
             best[name] = max(ratio, best.get(name, 0.0))
     return best

@@ -31,7 +31,7 @@ LEAST, K = 4.0, 20
 RECALL, COVERAGE, WORSE = 0.9, 3.0, 0.002
 SPLIT_SEED = 0
 SETS: dict[str, tuple[Callable[[], rating_sets.Ratings], int]] = {
-    "MovieLens 1M": (rating_sets.ml1m, 3),
+    "MovieLens 1M": (rating_sets.ml1m, 12),
     "FilmTrust": (rating_sets.filmtrust, 10),
 }
 SHOWN: dict[str, tuple[Callable[[], rating_sets.Ratings], int]] = {
@@ -103,14 +103,17 @@ def _mean(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _once(parts: Parts, epsilon: float, seed: int) -> dict[str, float]:
-    """Fit the three models with one seed, and measure them."""
-    drawn: dict[str, Any] = {"noise": SeededNoise(seed), "random_state": seed}
+    """Fit the three models with one seed, each with a noise source of its own, and measure them."""
+
+    def drawn() -> dict[str, Any]:
+        return {"noise": SeededNoise(seed), "random_state": seed}
+
     fits: list[Any] = [
-        PrivateRatingRecommender(epsilon, movielens.DELTA, value_range=parts.scale, rank_by=rank_by, **drawn)
+        PrivateRatingRecommender(epsilon, movielens.DELTA, value_range=parts.scale, rank_by=rank_by, **drawn())
         for rank_by in ("choice", "value")
     ]
     ours, plain = (each.fit(parts.train).model_ for each in fits)
-    clicks = PrivateClickRecommender(epsilon, movielens.DELTA, **drawn).fit(parts.liked).model_
+    clicks = PrivateClickRecommender(epsilon, movielens.DELTA, **drawn()).fit(parts.liked).model_
     by_choice, by_value = _lists(ours, parts), _lists(plain, parts)
     errors = [_error(model, parts) for model in (ours, plain)]
     recalls = [_recall(lists, parts) for lists in (by_choice, _lists_of_clicks(clicks, parts))]

@@ -40,7 +40,7 @@ def test_choices_are_learned_by_letters_as_in_memory_and_a_federation_of_ratings
 
 
 def test_clicks_are_learned_by_letters_as_in_memory_if_rounds_are_about_some_items(monkeypatch, tmp_path):
-    monkeypatch.setattr("apportion.recommend.clicks.worth_learning", half_of)
+    monkeypatch.setattr("apportion.recommend.click_rounds.worth_learning", half_of)
     federation = Federation(tmp_path)
     common = {"dimension": 2, "rounds": 2, "n_users": 2000}
     here, there = (

@@ -286,7 +286,7 @@ _FIT: Final = (
         type=click.Choice(["value", "choice"]),
         default="value",
         show_default=True,
-        help="Ratings: recommend by predicted value, or by what users will choose and value, for 30 % of the budget.",
+        help="Ratings: recommend by predicted value, or by what users will choose and value, for 33 % of the budget.",
     ),
     click.option("--tuning", metavar="TEXT", help="How --dimension or --rounds were chosen, for the statement."),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from apportion.errors import InputError
 
-CHOICE_SHARE = 0.3
+CHOICE_SHARE = 0.33
 """The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
 SHARE_FOR_VALUES = 0.25
 """The share for choices if ranking is by value and popularity is clear enough, where nothing else is given."""
@@ -34,7 +34,7 @@ class RatingSettings:
         votes_share: share for the votes on users' factors and tastes; 0 to keep the three variances as they are.
         feature_votes_share: share for the votes on users' tastes for features; nothing is spent without features.
         choice_share: the most that is spent on learning which items users choose, whose vectors are features of the
-            items then. None for 0.3 if ranking is by choice; else for 0.25 if users have many rows and released
+            items then. None for 0.33 if ranking is by choice; else for 0.25 if users have many rows and released
             popularity exceeds its noise by far, and otherwise for 0.
         held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
@@ -94,7 +94,7 @@ class RatingSettings:
         """Return the settings, with a share for choices if ranking by choice is asked for.
 
         >>> RatingSettings().ranking_by("choice").choice_share
-        0.3
+        0.33
         """
         if what not in ("value", "choice"):
             raise InputError(f"Expected rank_by to be 'value' or 'choice', got {what!r}.", argument="rank_by")
