@@ -209,8 +209,13 @@ def run_evaluation(
 
 
 def _require_times(data: Interactions, how: Splits) -> None:
+    from apportion.data.time_texts import UNREADABLE
+
     if how.by_time and data.timestamps is None:
         raise InputError("--split time needs a time column; name it with --timestamp COLUMN.", argument=None)
+    if how.by_time and data.timestamps is not None and (data.timestamps == UNREADABLE).any():
+        problem = "--split time needs a time in every row; name the column with --timestamp COLUMN to see what is none."
+        raise InputError(problem, argument=None)
 
 
 def _run(

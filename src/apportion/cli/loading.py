@@ -96,7 +96,8 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
     has_value = value is not IGNORE and (value is not None or bool(usually("value", source.names)))
     time = _time_choice(source, options, has_value)
     repeats = options.repeats or ("mean" if has_value and time is IGNORE and not source.ordered else "last")
-    rules, left_out = RowRules(options.where, options.missing, repeats), dict[str, int]()
+    loose = options.timestamp is None  # nobody said that this column holds times
+    rules, left_out = RowRules(options.where, options.missing, repeats, loose), dict[str, int]()
     data = Interactions.read(
         path,
         user=options.user,
@@ -149,14 +150,17 @@ def _unused(source: OpenTable, options: DataOptions) -> Iterator[str]:
 
 
 def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> ColumnChoice:
-    """Return the column of times: the one named, or else the only usual one if it tells which row is the last."""
+    """Return the column of times: the one named, or else the only usual one if it tells which row is the last.
+
+    The cells of a file without a schema have no say: one user's first cell would decide for all users.
+    """
     if options.timestamp is not None:
         return options.timestamp
     taken = (options.user, options.item, options.value)
     usual = [name for name in usually("timestamp", source.names) if name not in taken]
     if options.repeats not in (None, "last", "first") or not has_value or len(usual) != 1:
         return IGNORE
-    return usual[0] if source.held_kinds(usual)[usual[0]] in ("number", "time") else IGNORE
+    return usual[0] if source.untyped or source.held_kinds(usual)[usual[0]] != "other" else IGNORE
 
 
 def rules_of(options: DataOptions) -> Iterator[str]:

@@ -22,7 +22,8 @@ from apportion.data.encoding import (
     refuse_where,
     whole_seconds,
 )
-from apportion.data.vocabulary import Vocabulary, bad_cell, ids_of_texts, refuse_inexact
+from apportion.data.time_texts import times_of_texts
+from apportion.data.vocabulary import Vocabulary, bad_cell, ids_of_texts, largest_exact, refuse_inexact
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,10 +115,16 @@ class ValueColumn:
 
 
 class TimeColumn:
-    """Gathers a column of timestamps as int64 seconds. What is left of a second tells which of two rows is later."""
+    """Gathers a column of timestamps as int64 seconds. What is left of a second tells which of two rows is later.
 
-    def __init__(self, column: str) -> None:
+    Args:
+        column: the name of the column.
+        loose: whether a text that holds no time counts as before all others; else it is refused.
+    """
+
+    def __init__(self, column: str, *, loose: bool = False) -> None:
         self.column = column
+        self._loose = loose
         self._chunks: list[NDArray[np.int64]] = []
         self._rests: list[NDArray[np.int32] | None] = []
 
@@ -127,8 +134,8 @@ class TimeColumn:
 
         cells = refuse_nulls(_decoded(cells), self.column, first_row, "a time")
         if is_text(cells.type):
-            cells = _times_of_texts(cells, self.column, first_row)
-        if pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
+            seconds, rest = times_of_texts(cells, self.column, first_row, loose=self._loose)
+        elif pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
             seconds, rest = _of_timestamps(cells)
         elif pa.types.is_integer(cells.type):
             whole = cells.to_numpy(zero_copy_only=False)
@@ -173,6 +180,30 @@ def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
         whole[end - len(chunk) : end] = chunk
         end -= len(chunk)
     return whole
+
+
+def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
+    """Return cells as text. A number reads the same in a column of integers and of floats: 12345678901, not 1.2e+10.
+
+    Integers as floats that may have been rounded are refused, so another row's fraction cannot change a text.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_text(cells.type):
+        return cells
+    if not pa.types.is_floating(cells.type):
+        return cells.cast(pa.string())
+    numbers = cells.to_numpy(zero_copy_only=False)
+    whole = np.trunc(numbers) == numbers
+    refuse_where(
+        whole & (np.abs(numbers) >= largest_exact(64)),
+        numbers, column, first_row=first_row, expected="text, or an integer below 2**53",
+    )  # fmt: skip
+    integers = pa.array(
+        np.where(whole, numbers, 0).astype(np.int64), mask=cells.is_null().to_numpy(zero_copy_only=False)
+    )
+    return pc.if_else(pa.array(whole), integers.cast(pa.string()), cells.cast(pa.string()))
 
 
 def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
@@ -300,24 +331,6 @@ def has_decimal_comma(cell: str) -> bool:
     [True, False, False]
     """
     return re.match(_DECIMAL_COMMA, cell) is not None
-
-
-def _times_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return times that are written as text: all as numbers of seconds, or all in ISO 8601, with or without a zone."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
-    known = (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    failing = {kind: first_failing(cells, casts_to(kind)) for kind in known}
-    fitting = next((kind for kind, position in failing.items() if position is None), None)
-    if fitting is None:
-        # the cell at which the last of them fails
-        position = max(place for place in failing.values() if place is not None)
-        raise bad_cell(
-            column, cells[position].as_py(), first_row + position, "a time in seconds or as 2026-11-16 09:30"
-        )
-    return cells.cast(fitting)
 
 
 def _wrong_type(cells: pa.Array, column: str, first_row: int, expected: str) -> InputError:

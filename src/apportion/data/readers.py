@@ -108,12 +108,15 @@ class _Reading:
         user = IdColumn(self.columns.user, name="user", untyped=self.untyped)
         task = IdColumn(self.columns.task, name="item", untyped=self.untyped)
         value = None if self.columns.value is None else ValueColumn(self.columns.value)
-        timestamp = None if self.columns.timestamp is None else TimeColumn(self.columns.timestamp)
+        timestamp = None if self.columns.timestamp is None else self._times(self.columns.timestamp)
         counted: dict[str, int] = {}
         self._stream(batches, [each for each in (user, task, value, timestamp) if each is not None], counted)
         parts = None if timestamp is None else timestamp.nanoseconds()
         rows = (None if value is None else value.finish(), None if timestamp is None else timestamp.finish(), parts)
         return self._joined(user.finish(), task.finish(), *rows, counted, left_out)
+
+    def _times(self, column: str) -> TimeColumn:
+        return TimeColumn(column, loose=self.rules.loose_times)
 
     def _stream(self, batches: Iterable[pa.RecordBatch], gatherers: Gatherers, counted: dict[str, int]) -> None:
         self.rules.pass_on(batches, _kinds(self.columns), counted, partial(_append, gatherers))

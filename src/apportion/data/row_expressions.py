@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from apportion.data.arrow_columns import casts_to, first_failing
+from apportion.data.arrow_columns import casts_to, first_failing, texts_of
 from apportion.data.arrow_texts import is_text
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -368,7 +368,7 @@ def _cells(cells: pa.Array, name: str, held: Held, first_row: int) -> pa.Array:
     if held == "anything":
         return cells
     if held == "text":
-        return cells.cast(pa.large_string())
+        return texts_of(cells, name, first_row).cast(pa.large_string())
     if is_text(cells.type):
         import pyarrow.compute as pc
 

@@ -48,11 +48,13 @@ class RowRules:
         where: an expression on a row's own cells; rows where it is not true are left out. None keeps all.
         missing: whether a row with an empty cell is left out or refused.
         repeats: what to make of several rows of one user for one task.
+        loose_times: whether a text in the time column that is no time counts as before all times; else it is refused.
     """
 
     where: str | None = None
     missing: Missing = "refuse"
     repeats: Repeats = "refuse"
+    loose_times: bool = False
 
     def __post_init__(self) -> None:
         for name, value, known in (("missing", self.missing, MISSING), ("repeats", self.repeats, REPEATS)):

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.data.arrow_columns import IdColumn, ValueColumn, refuse_nulls
-from apportion.data.arrow_texts import is_text
+from apportion.data.arrow_columns import IdColumn, ValueColumn, refuse_nulls, texts_of
 from apportion.data.columns import listed
 from apportion.data.encoding import EncodedIds, refuse_single_user
 from apportion.data.row_rules import RowRules
@@ -177,10 +176,8 @@ class _TextColumn:
         self._ids = IdColumn(column, name="text")
 
     def append(self, cells: pa.Array, first_row: int) -> None:
-        import pyarrow as pa
-
         cells = refuse_nulls(cells, self.column, first_row, "text")
-        self._ids.append(cells if is_text(cells.type) else cells.cast(pa.string()), first_row)
+        self._ids.append(texts_of(cells, self.column, first_row), first_row)
 
     def finish(self) -> EncodedIds:
         return self._ids.finish()

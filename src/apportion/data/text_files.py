@@ -153,9 +153,10 @@ class TextColumns:
             return math.ceil(self.path.stat().st_size / _BLOCK_BYTES) if isinstance(stream, pa.OSFile) else 0
 
     def first_types(self) -> dict[str, Any]:
-        """Return Arrow types as the beginning of the file suggests them."""
-        seen = self.open({}).schema
-        return {name: _arrow_type(kind, seen.field(name).type) for name, kind in self.kinds.items()}
+        """Return Arrow types. Times are read from text, cell by cell, whatever the first one holds."""
+        import pyarrow as pa
+
+        return {name: pa.float64() if kind == "number" else pa.string() for name, kind in self.kinds.items()}
 
     def first_cells(self) -> dict[str, str | None]:
         """Return the first cell of each column that says something, within the first block, as text.
@@ -187,8 +188,7 @@ class TextColumns:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "number" and (has_decimal_comma(cell or "") or is_truth(cell or "")):
             return {**types, name: pa.string()}  # read such numbers from text
-        expected = "a number" if self.kinds[name] == "number" else f"a time ({types[name]})"
-        raise bad_cell(name, cell, row, expected)
+        raise bad_cell(name, cell, row, "a number")
 
     def _first_mismatch(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Return row, column and cell of the first cell that is not of its column's type."""
@@ -240,14 +240,6 @@ def _why(row: str) -> str:
     return " (a quotation mark is not closed)" if row.count('"') % 2 else ""
 
 
-def _arrow_type(kind: CellKind, suggested: Any) -> Any:
-    import pyarrow as pa
-
-    if kind == "time":
-        return suggested if _is_time(suggested) else pa.int64()
-    return pa.float64() if kind == "number" else pa.string()
-
-
 def _decoded(cells: Any, column: str, first_row: int) -> Any:
     """Return bytes as text. Name the first cell that is not UTF-8."""
     import pyarrow as pa
@@ -257,13 +249,6 @@ def _decoded(cells: Any, column: str, first_row: int) -> Any:
         shown = cells[position].as_py().decode("latin-1")
         raise bad_cell(column, shown, first_row + position, "text in UTF-8, not in another encoding")
     return cells.cast(pa.string())
-
-
-def _is_time(arrow_type: Any) -> bool:
-    import pyarrow as pa
-
-    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp, pa.types.is_date)
-    return any(is_kind(arrow_type) for is_kind in kinds)
 
 
 def is_number(cell: str) -> bool:

@@ -52,7 +52,7 @@ _IN_ROUNDS: Final = {
     "rating-round", "choice-tastes", "click-tastes", "encoder-matrices", "encoder-vectors", "party-models"
 }  # fmt: skip
 _MOST_ROUNDS: Final = 15  # of a fit whose file does not say how many
-_OF_CHOICES: Final = 5  # rounds in which ratings fits learn choices at most, however many rounds they have
+_OF_CHOICES: Final = 4  # rounds in which ratings fits ask for tastes of choices at most, however many rounds they have
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "int": int,
     "int | None": int,

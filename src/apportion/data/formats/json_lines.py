@@ -1,4 +1,9 @@
-"""JSON lines: one object per line, possibly compressed. Each cell says whether it is a number or text."""
+"""JSON lines: one object per line, possibly compressed. Each cell says whether it is a number or text.
+
+Text is read as it is written. Whether all cells of a column look like dates depends on every row, so no text is a date
+before a rule asks for one. Numbers of a column are integers or floats, also by what is in other rows. So readers must
+not tell an integer from the same number as a float, and times and integers that a float may have rounded are refused.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ class _OpenJson:
         self._file = file
         _refuse_documents(file)
         with self._opened() as reader:
-            self._schema = reader.schema
+            self._schema = _without_guesses(reader.schema)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,10 +50,11 @@ class _OpenJson:
 
         wanted = pa.schema([(name, self._type(name, kind)) for name, kind in kinds.items()])
         with self._opened(wanted) as reader:
-            return gather((batch.select(list(kinds)) for batch in reader), 0)
+            times = [name for name, kind in kinds.items() if kind == "time"]
+            return gather((_unrounded(batch.select(list(kinds)), times) for batch in reader), 0)
 
     def read_all(self, id_column: str) -> pa.Table:
-        with self._opened() as reader:
+        with self._opened(self._schema) as reader:
             return reader.read_all()
 
     def _type(self, name: str, kind: CellKind) -> Any:
@@ -73,6 +79,33 @@ class _OpenJson:
             said = _from_one(str(error).splitlines()[0].removeprefix("JSON parse error: "))
             problem = f"The JSON lines cannot be read ({said}); expected one object per line, all with the same types."
             raise InputError(problem, argument=None) from None
+
+
+def _without_guesses(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which text that looks like dates is text."""
+    import pyarrow as pa
+
+    def written(held: pa.DataType) -> pa.DataType:
+        return pa.string() if pa.types.is_temporal(held) else held
+
+    return pa.schema([(field.name, written(field.type)) for field in schema])
+
+
+def _unrounded(batch: pa.RecordBatch, times: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch. Refuse times that are floats because another row has a fraction, and may have been rounded."""
+    import numpy as np
+    import pyarrow as pa
+
+    from apportion.data.encoding import refuse_where
+    from apportion.data.vocabulary import largest_exact
+
+    for name in times:
+        cells = batch.column(name)
+        if pa.types.is_floating(cells.type):
+            numbers = cells.to_numpy(zero_copy_only=False)
+            beyond = np.abs(numbers) >= largest_exact(64)
+            refuse_where(beyond, numbers, name, first_row=1, expected="a time below 2**53 beside times with fractions")
+    return batch
 
 
 def _from_one(message: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, refuse_nulls
+from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, refuse_nulls, texts_of
 from apportion.data.arrow_texts import is_text
 from apportion.data.encoding import EncodedIds
 from apportion.data.on_disk.manifest import KeptKind
@@ -178,7 +178,7 @@ def _kept(cells: pa.Array, name: str, kind: KeptKind, first_row: int) -> Any:
     import pyarrow as pa
 
     if kind == "text":
-        return refuse_nulls(cells, name, first_row, "text").cast(pa.large_string())
+        return texts_of(refuse_nulls(cells, name, first_row, "text"), name, first_row).cast(pa.large_string())
     column: Any = ValueColumn(name, np.float64) if kind == "number" else TimeColumn(name)
     column.append(cells, first_row)
     return column.finish()
