@@ -242,3 +242,12 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(arguments, sentence):
     values, groups = some_rows()
     with pytest.raises(InputError, match=sentence):
         a_mean(**arguments).fit(values, users=groups)
+
+
+def test_a_hidden_user_is_said_to_move_the_mean_by_what_it_moves():
+    rng = np.random.default_rng(3)
+    owners = rng.integers(0, 4000, 40_000)
+    values = rng.uniform(0, 4, len(owners))
+    fitted = UserMean(5.0, value_range=(0, 10), max_size=1000, noise=SeededNoise(1)).fit(values, users=owners)
+    more = np.append(values, np.full(1000, 10.0))
+    assert fitted.hidden_user_ == pytest.approx(more.mean() - values.mean(), rel=0.1)

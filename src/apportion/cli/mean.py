@@ -212,5 +212,13 @@ def _hidden(fitted: UserMean) -> tuple[str, ...]:
     return (
         "The interval does not account for a few users who own most rows and differ from all others: up to about "
         f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
-        "are not to count with all of their rows.",
+        f"are not to count with all of their rows. One such user could move {_each(fitted.hidden_user_)}.",
     )
+
+
+def _each(moves: Any) -> str:
+    """How far one user could move each mean."""
+    import numpy as np
+
+    few = [f"{each:.3g}" for each in np.atleast_1d(moves)]
+    return f"the mean by up to {few[0]}" if len(few) == 1 else f"the means by up to {', '.join(few)}"

@@ -4,6 +4,9 @@ The mean of a size class lies near a line in the octave of the size. A prior say
 much users of one size may differ. A class is off the line by what its few users differ, and by a bend that is larger if
 the line is steep. In a stratum, users are not spread over sizes as the likely shape says. So its mean may be off too,
 by part of what an octave changes.
+
+For intervals, slopes, bends and turns are parts of the standard deviation between users of one size: where users differ
+much, classes of users do, too. In 23 of 24 real sets the slope was from 0 to 0.6 of it, in one with 19 users 1.9.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ Floats = NDArray[np.float64]
 _UNKNOWN = 0.2  # prior standard deviation of a mean on a scale from 0 to 1
 _STEEP = (0.002, 0.01, 0.03, 0.1)  # prior standard deviations of what an octave of sizes changes
 _APART = (1.0, 6.0, 30.0)  # variances of users of one size, over what is usual
+_RELATED, _RELATED_LIKELY = (0.03, 0.1, 0.3, 0.7), (0.25, 0.25, 0.3, 0.2)  # slopes, over what users of one size differ
+_DIFFER, _DIFFER_LIKELY = (0.5, 2.0, 6.0, 30.0), (0.3, 0.35, 0.15, 0.2)  # with these variances, over what is usual
+_RELATED_BENT, _RELATED_WANDERS = 0.15, 0.2  # the same for what classes are off the line, and for its turns
 _BEND, _UNLIKE = 0.25, 0.2  # parts of a slope by which classes are off the line, and strata off their classes
 
 
@@ -31,21 +37,30 @@ class SlopePriors:
         slopes: of each prior, the standard deviation of what an octave of sizes changes.
         spreads: of each, the variance of users of one size over what is usual.
         likely: how likely each is; together 1.
-        bent: by how much the mean of a class is off the line, under all.
-        wanders: by how much the line may turn within an octave.
+        bent: of each, by how much the mean of a class is off the line.
+        wanders: of each, by how much the line may turn within an octave.
     """
 
     slopes: Floats
     spreads: Floats
     likely: Floats
-    bent: float
-    wanders: float
+    bent: Floats
+    wanders: Floats
 
     @classmethod
     def of(cls, steep: tuple[float, ...], apart: tuple[float, ...], bent: float, wanders: float) -> SlopePriors:
         """Return all pairs of slopes and spreads, which are as likely as given."""
         slopes, spreads = (np.ravel(grid) for grid in np.meshgrid(_STEEP, _APART, indexing="ij"))
-        return cls(slopes, spreads, np.outer(steep, apart).ravel(), bent, wanders)
+        every = np.ones(len(slopes))
+        return cls(slopes, spreads, np.outer(steep, apart).ravel(), bent * every, wanders * every)
+
+    @classmethod
+    def related(cls) -> SlopePriors:
+        """Return priors under which all is in proportion to what users of one size differ by."""
+        spreads, slopes = (np.ravel(grid) for grid in np.meshgrid(_DIFFER, _RELATED, indexing="ij"))
+        differ = np.sqrt(spreads * OF_USERS)
+        likely = np.outer(_DIFFER_LIKELY, _RELATED_LIKELY).ravel()
+        return cls(slopes * differ, spreads, likely, _RELATED_BENT * differ, _RELATED_WANDERS * differ)
 
     def given(self, log_fits: Floats) -> SlopePriors:
         """Return the priors, weighed by how well each fits."""
@@ -64,8 +79,10 @@ class SlopePriors:
         places = np.log2(sizes)
         octaves = places - (counts @ places / counts.sum(axis=1))[:, None]
         differ = self.spreads[:, None] * OF_USERS + OF_ROWS / sizes
-        own = (self.bent**2 + np.square(_BEND * self.slopes))[:, None] + differ / np.maximum(counts, 1.0)[:, None]
-        level = _UNKNOWN**2 - self.wanders**2 / 2 * np.abs(places[:, None] - places)
+        own = np.square(self.bent)[:, None] + np.square(_BEND * self.slopes)[:, None]
+        own = own + differ / np.maximum(counts, 1.0)[:, None]
+        near = places[-1] - places[0] - np.abs(places[:, None] - places)
+        level = _UNKNOWN**2 + np.square(self.wanders)[:, None, None] / 2 * near
         steep = np.square(self.slopes)[:, None, None] * (octaves[:, :, None] * octaves[:, None, :])[:, None]
         found = np.zeros((*own.shape[:2], len(sizes) + strata, len(sizes) + strata))
         found[..., : len(sizes), : len(sizes)] = level + own[..., None] * np.eye(len(sizes)) + steep
@@ -76,3 +93,4 @@ class SlopePriors:
 
 EXPECTED = SlopePriors.of((0.6, 0.25, 0.1, 0.05), (0.75, 0.2, 0.05), bent=0.01, wanders=0.0)
 FEARED = SlopePriors.of((0.3, 0.35, 0.22, 0.13), (0.5, 0.3, 0.2), bent=0.015, wanders=0.015)
+DOUBTED = SlopePriors.related()  # for intervals; the others are for means and for caps

@@ -22,7 +22,7 @@ from apportion.postprocessing.class_counts import ROUGH, LikelyCounts
 from apportion.postprocessing.mixtures import Mixture
 from apportion.postprocessing.size_dependence import OF_ROWS, OF_USERS, SizeClasses
 from apportion.postprocessing.size_strata import SizeStrata
-from apportion.postprocessing.slope_priors import EXPECTED, FEARED, SlopePriors
+from apportion.postprocessing.slope_priors import DOUBTED, EXPECTED, FEARED, SlopePriors
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +35,7 @@ _COARSE, _MISFIT = (
     0.1,
 )  # relative standard deviations of the weight of a stratum: of a shape, and in its likelihood
 _SLOPE_WITHIN, _SIZES_WITHIN = 0.005, 0.2  # within a class: what means go with sizes, relative spread of sizes
+_OFF, _OFF_LAST = 0.06, 0.5  # what sizes of a class may be off together, relative: of each, and of the last
 _LEAST_SPREAD = 1e-10  # of each released sum, relative to its variance, so that covariances are not singular
 _ROUNDS = 3  # centres that are tried
 
@@ -116,6 +117,17 @@ class Shapes:
         octaves = places - (self.shares() @ places)[:, None]
         beyond = (self.sizes - np.minimum(self.sizes, cap)) / (self.counts @ self.sizes)[:, None]
         return np.asarray((doubts * np.square(beyond * octaves)).sum(axis=1)[:, None] * np.square(slopes))
+
+    def doubted(self, cap: float, slopes: Floats) -> Floats:
+        """Return the variance for these slopes if also users are not of the sizes that represent their classes.
+
+        Sizes of all classes may be off, and users of the last class may have more rows than count.
+        """
+        places, shares = np.log2(self.sizes), self.shares()
+        off = np.append(np.full(len(places) - 1, _OFF), np.hypot(_OFF, _OFF_LAST))
+        octaves = places - (shares @ places)[:, None]
+        moved = np.square(shares * off * octaves).sum(axis=1)
+        return np.asarray(self.uncounted(cap, slopes) + moved[:, None] * np.square(slopes))
 
     def with_weights(self, strata: SizeStrata, released: Floats, variances: Floats) -> Shapes:
         """Return the shapes that fit the released weights of the strata, with counts brought near to them.
@@ -205,7 +217,14 @@ def predicted_error(
 
 
 def pooled_mean(
-    shapes: Shapes, strata: SizeStrata, by_class: CentredSums, by_stratum: CentredSums, guess: float, *, laplace: bool
+    shapes: Shapes,
+    strata: SizeStrata,
+    by_class: CentredSums,
+    by_stratum: CentredSums,
+    guess: float,
+    *,
+    laplace: bool,
+    doubted: SlopePriors = DOUBTED,
 ) -> PooledMean:
     """Return the mean over rows that all sums tell.
 
@@ -216,6 +235,7 @@ def pooled_mean(
         by_stratum: sums by stratum, of users' means times their weights.
         guess: a first guess, from which the first distances are measured.
         laplace: whether the noise is Laplace noise.
+        doubted: priors for the interval.
     """
     sums = _AllSums(shapes, strata, by_class, by_stratum)
     centre, factors = guess, np.full(sums.seen.shape[1], _TAILS if laplace else 1.0)
@@ -228,7 +248,7 @@ def pooled_mean(
             factors = np.maximum(far, _LEAST_TAILS)
         centre = float(np.clip(value, 0.0, 1.0))
     noise = np.abs(_average(likely, answers.factors)) * np.sqrt(variances)
-    return PooledMean(value, sums.of_strata(noise), sums.unsure(value, last, factors), sums.weight)
+    return PooledMean(value, sums.of_strata(noise), sums.unsure(doubted, value, last, factors), sums.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,12 +293,12 @@ class _AllSums:
         each = _covariances(priors, self.shapes, self.strata)
         return _Answers.to(sums, noise, self.seen, each, target, expected), variances
 
-    def unsure(self, value: float, centre: float, factors: Floats) -> Mixture:
-        """Return what a mean with this value may be off by, beside the noise of sums by stratum."""
-        feared, variances = self.answers(FEARED, centre, factors)
-        weights = feared.likely(self.shapes.weights**_DOUBTED, FEARED.likely)
+    def unsure(self, priors: SlopePriors, value: float, centre: float, factors: Floats) -> Mixture:
+        """Return what a mean with this value may be off by under these priors, beside the noise of sums by stratum."""
+        feared, variances = self.answers(priors, centre, factors)
+        weights = feared.likely(self.shapes.weights**_DOUBTED, priors.likely)
         noise = np.square(self.of_strata(feared.factors)) @ self.of_strata(variances)
-        left = np.maximum(feared.variances - noise, 0.0) + self.shapes.uncounted(self.strata.cap, FEARED.slopes)
+        left = np.maximum(feared.variances - noise, 0.0) + self.shapes.doubted(self.strata.cap, priors.slopes)
         left += np.square(centre + feared.means - value)
         return Mixture.of(weights.ravel(), np.sqrt(left).ravel())
 

@@ -60,6 +60,8 @@ class UserMean(ContributionsEstimator, UserStatistic):
         mean_: a number, or one for each column.
         interval_: (low, high) of the interval for each.
         noise_stddev_: the standard deviation of the privacy noise in each mean.
+        hidden_user_: how far one more user with `max_size` rows, all at one end of the range, would move each mean; an
+            estimate. No release shows one user, so intervals do not hold this. Not there with the paper's weights.
         threshold_: h; rows of a user beyond this many add no weight.
         statement_: the privacy statement.
 
@@ -96,6 +98,7 @@ class UserMean(ContributionsEstimator, UserStatistic):
     mean_: Any = field(init=False)
     interval_: Any = field(init=False)
     noise_stddev_: Any = field(init=False)
+    hidden_user_: Any = field(init=False)
     threshold_: float = field(init=False)
 
     def _fit(self, X: Any, users: ArrayLike, session: Session | None) -> Self:  # noqa: N803
@@ -136,6 +139,7 @@ class UserMean(ContributionsEstimator, UserStatistic):
             "mean_": box.restored(found.means - 0.5),
             "interval_": np.stack([box.restored(ends - 0.5) for ends in found.ends.T], axis=1),
             "noise_stddev_": found.noise * box.width,
+            "hidden_user_": found.hidden * box.width,
         }
         for name, column in restored.items():
             setattr(self, name, column[0] if flat else column)

@@ -27,7 +27,9 @@ from apportion.estimators.contributions import Noisy
 from apportion.postprocessing.class_counts import LikelyCounts, class_counts, likely_counts
 from apportion.postprocessing.size_dependence import SizeClasses, first_guess, usual_distance
 from apportion.postprocessing.size_strata import SizeStrata
+from apportion.postprocessing.slope_priors import DOUBTED, SlopePriors
 from apportion.postprocessing.stratified_means import CentredSums, PooledMean, Shapes, pooled_mean, predicted_error
+from apportion.postprocessing.user_spreads import UserDistances
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import Contribution
 from apportion.privacy.purposes import Name, Purpose, ReleaseName
@@ -51,6 +53,7 @@ _ENOUGH = 80.0  # users, in units of the noise of a number that one user moves b
 _TYPICAL_CLIP = 0.45  # C/h, before distances are known
 _DOUBTFUL = 2.0  # standard deviations of the noise in numbers of users, up to which clips are not below what is usual
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
+_MISJUDGED = 0.3  # standard deviation of what clipping takes, over what counts by octave say
 _SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
 _STANDS_OUT = 2.5  # standard deviations by which the weight of all users must stand out of its noise
 _MOST_USERS = 1e12  # no sum of what users add, each at most 1, is larger
@@ -68,12 +71,14 @@ class Found:
         ends: both ends of each one's interval.
         noise: standard deviation of what privacy added to each.
         cap: h.
+        hidden: how far one more user, with as many rows as count and all at one end, would move each mean.
     """
 
     means: Floats
     ends: Floats
     noise: Floats
     cap: float
+    hidden: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +89,27 @@ class _Strata:
         strata: with the cap.
         weights: the sum of users' weights in each, and the variance of its noise.
         sums: for each column, the sums of distances from a centre.
-        slack: for each column, what clipping may have taken from all sums.
+        clipped: for each column, the standard deviation of what clipping took from all sums.
+        distances: of each column's sums from a centre, if they were released.
     """
 
     strata: SizeStrata
     weights: tuple[Floats, Floats]
     sums: list[CentredSums]
-    slack: Floats
+    clipped: Floats
+    distances: list[UserDistances]
 
     @property
     def clear(self) -> bool:
         """Whether the weight of all users stands out of its noise."""
         released, variances = self.weights
         return float(released.sum()) >= _STANDS_OUT * math.sqrt(variances.sum())
+
+    def doubted(self, shapes: Shapes) -> list[SlopePriors]:
+        """For each column, priors for its interval, weighed by how well they fit the distances."""
+        users = shapes.weights @ shapes.counts
+        fits = [each.log_fits(users, shapes.sizes, self.strata, DOUBTED.spreads) for each in self.distances]
+        return [DOUBTED.given(each) for each in fits] or [DOUBTED] * len(self.sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +146,12 @@ class TargetMean:
             strata = self._best_strata(sums, self._price(left, *in_columns(self.columns, math.sqrt(0.5))))
             released = self._plain(strata, left)
         shapes = sums.shapes.with_weights(strata, *released.weights)
+        columns = zip(sums.sums, released.sums, sums.guesses, released.doubted(shapes), strict=True)
         pooled = [
-            pooled_mean(shapes, strata, by_class, by_stratum, guess, laplace=self.session.budget.pure)
-            for by_class, by_stratum, guess in zip(sums.sums, released.sums, sums.guesses, strict=True)
+            pooled_mean(shapes, strata, by_class, by_stratum, guess, laplace=self.session.budget.pure, doubted=doubted)
+            for by_class, by_stratum, guess, doubted in columns
         ]
-        return self._with_intervals(released, pooled)
+        return self._with_intervals(released, pooled, float(shapes.weights @ (shapes.counts @ shapes.sizes)))
 
     @property
     def _edges(self) -> Floats:
@@ -180,7 +194,7 @@ class TargetMean:
         variances = noisy.variance * np.square(strata.bounds)
         sums = [CentredSums.of_both(*each, variances) for each in zip(high, low, strict=True)]
         total = (high + low).mean(axis=0), 2 * variances / self.columns
-        return _Strata(strata, total, sums, np.zeros(self.columns))
+        return _Strata(strata, total, sums, np.zeros(self.columns), [])
 
     def _clipped(self, sums: _SumsByClass, strata: SizeStrata, share: float) -> _Strata:
         """Clipped sums around a first centre by stratum."""
@@ -197,12 +211,16 @@ class TargetMean:
         noisy = self._released(self._name, form, self._share("mean", share))
         *tops, bottoms = noisy.values.reshape(self.columns + 1, -1)
         bottoms, of_bottoms = bottoms * strata.bounds / part, noisy.variance * np.square(strata.bounds / part)
-        net, unsure = _losses(counts, stddev, clips, furthest)
+        net, stddevs = _losses(counts, stddev, clips, furthest)
+        distances = [
+            UserDistances(each.sum(axis=1), math.sqrt(2) * stddev, end)
+            for each, end in zip(counts, furthest, strict=True)
+        ]
         found = [
             CentredSums(top * clip + lost, bottoms, noisy.variance * np.square(clip), of_bottoms, float(centre))
             for top, clip, lost, centre in zip(tops, clips, net, centres, strict=True)
         ]
-        return _Strata(strata, (bottoms, of_bottoms), found, unsure.sum(axis=1))
+        return _Strata(strata, (bottoms, of_bottoms), found, np.hypot.reduce(stddevs, axis=1), distances)
 
     def _distances(self, weights: StratumWeights, centres: Floats) -> tuple[Floats, float]:
         """How many users' sums lie in each octave of distance, by stratum, below and above the centre; its noise."""
@@ -237,20 +255,22 @@ class TargetMean:
         clips = np.maximum(clips, np.minimum(first, furthest[:, 0])[:, None] * usual / usual[0])
         return np.asarray(np.minimum(clips, furthest))
 
-    def _with_intervals(self, released: _Strata, pooled: list[PooledMean]) -> Found:
+    def _with_intervals(self, released: _Strata, pooled: list[PooledMean], rows: float) -> Found:
         means = np.clip([each.value for each in pooled], 0.0, 1.0)
         cap = released.strata.cap
         drawn = self._drawing(cap, means) if self.population else np.zeros(len(means))
         ends = np.empty((len(means), 2))
         for k, each in enumerate(pooled):
-            width = self._half_width(each, drawn[k] / each.weight) + released.slack[k] / each.weight
+            width = self._half_width(each, math.hypot(drawn[k], released.clipped[k]) / each.weight)
             ends[k] = [each.value - width, each.value + width] if released.clear else [0.0, 1.0]
         ends = np.clip(ends, 0.0, 1.0)
         noise = np.array([math.hypot(*each.noise) for each in pooled])
-        return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, cap)
+        most = self.means.largest if self.means.of == "rows" else 1.0
+        hidden = np.maximum(means, 1 - means) * most / (rows + most)
+        return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, cap, hidden)
 
     def _half_width(self, pooled: PooledMean, drawn: float) -> float:
-        """Half of the width of an interval, before what clipping may have taken."""
+        """Half of the width of an interval, with another normal error."""
         if self.session.budget.pure:
             return pooled.unsure.and_normal(drawn).half_width(self.level, 0.0, pooled.noise / math.sqrt(2))
         normal = math.hypot(drawn, *pooled.noise)
@@ -334,24 +354,28 @@ class _Loss:
 
     Attributes:
         net: to be added to the clipped sums, where counts show it beyond their noise.
-        unsure: what is not known of the rest.
+        unsure: what is not known of the rest, for the choice of a clip.
+        stddev: of what is not known, for intervals.
     """
 
     net: float
     unsure: float
+    stddev: float
 
     @classmethod
     def of(cls, counts: Floats, stddev: float, clip: float, furthest: float) -> _Loss:
         """The loss of a clip, for sums that lie at most so far from the centre."""
         within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + _WITHIN)
-        counts = np.where(counts >= 0.5, counts, 0.0)
+        missed, counts = np.minimum(np.maximum(counts, 0.0) + 1, stddev**2), np.where(counts >= 0.5, counts, 0.0)
         each = _parts(counts, stddev)
         taken = (np.maximum(within - clip, 0.0) * each).sum(axis=2)
         below, above = (counts * taken).sum(axis=1)
         doubt = math.sqrt(float((np.minimum(counts, stddev**2) * np.square(taken)).sum()))
         shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
         net = shown * float(above - below)
-        return cls(net, math.hypot(_UNSURE * float(above + below), (float(above - below) - net) / 2))
+        total, rest = float(above + below), float(above - below) - net
+        noise = math.sqrt(float((missed * np.square(taken)).sum()))
+        return cls(net, math.hypot(_UNSURE * total, rest / 2), math.hypot(_MISJUDGED * total, rest, noise))
 
 
 def _parts(counts: Floats, stddev: float) -> Floats:
@@ -364,9 +388,9 @@ def _parts(counts: Floats, stddev: float) -> Floats:
 
 
 def _losses(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> tuple[Floats, Floats]:
-    """What clipping takes from the sums of each column and stratum, and what is not known of it."""
-    net, unsure = np.empty(clips.shape), np.empty(clips.shape)
+    """What clipping takes from the sums of each column and stratum, and the standard deviation of what is not known."""
+    net, stddevs = np.empty(clips.shape), np.empty(clips.shape)
     for k, j in np.ndindex(clips.shape):
         loss = _Loss.of(counts[k, j], stddev, float(clips[k, j]), float(furthest[k, j]))
-        net[k, j], unsure[k, j] = loss.net, loss.unsure
-    return net, unsure
+        net[k, j], stddevs[k, j] = loss.net, loss.stddev
+    return net, stddevs
