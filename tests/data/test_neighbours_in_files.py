@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -88,3 +89,50 @@ def test_integers_that_may_have_been_rounded_are_refused_as_names(tmp_path):
     path = written(tmp_path / "a.jsonl", rows, ("user", "group"))
     with pytest.raises(InputError, match="below 2\\*\\*53"):
         read_table(path, user="user", columns={"group": "text"})
+
+
+def small_rows():
+    return [[f"u{user}", "i0", value, late + user] for user in range(6) for value, late in ((5, 30), (1, 20))]
+
+
+def test_a_second_column_of_times_in_json_is_refused(tmp_path):
+    names = ("user", "item", "rating", "timestamp")
+    path = written(tmp_path / "a.jsonl", small_rows(), names)
+    assert values_of_others(written(tmp_path / "b.jsonl", [*small_rows(), ["zz", "i0", 3, 1]], names)) == [5.0] * 6
+    with path.open("a") as stream:
+        stream.write('{"user": "zz", "item": "i0", "rating": 3, "ts": 5}\n')
+    with pytest.raises(InputError, match="It is not clear which column holds times"):
+        load_data(path, DataOptions())
+
+
+def test_a_time_in_one_row_alone_leaves_the_rows_of_others(tmp_path):
+    path = written(tmp_path / "a.jsonl", [row[:3] for row in small_rows()], ("user", "item", "rating"))
+    assert values_of_others(path) == [1.0] * 6
+    with path.open("a") as stream:
+        stream.write('{"user": "zz", "item": "i0", "rating": 3, "timestamp": 5}\n')
+    assert values_of_others(path) == [1.0] * 6
+
+
+def test_a_blob_in_the_first_row_of_sqlite_does_not_switch_times_off(tmp_path):
+    connection = sqlite3.connect(tmp_path / "a.sqlite")
+    connection.execute("CREATE TABLE ratings (user, item, rating, timestamp)")
+    connection.executemany("INSERT INTO ratings VALUES (?, ?, ?, ?)", [["zz", "i0", 3, b"x"], *small_rows()])
+    connection.commit()
+    with pytest.raises(InputError):
+        load_data(tmp_path / "a.sqlite", DataOptions())
+
+
+@pytest.mark.parametrize("own", [[], ['zz,"4,5"']])
+def test_a_rule_has_values_as_they_are_written(tmp_path, own):
+    others = [f"u{user},{1 + user % 4}.0" for user in range(8)]
+    (tmp_path / "a.csv").write_text("\n".join(["user,v", *others, *own]) + "\n")
+    rules = RowRules(where="v <> '4.0'")
+    read = read_table(tmp_path / "a.csv", user="user", columns={"v": "number"}, rules=rules)
+    assert read.numbers["v"][:6].tolist() == [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]
+    assert len(read.numbers["v"]) == 6 + len(own)
+
+
+def test_a_row_that_two_separators_divide_alike_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("Name0, Anna;i0;2,5\nName1, Eva;i0;3,5\n")
+    with pytest.raises(InputError, match="It is not clear what separates the columns"):
+        load_data(tmp_path / "a.csv", DataOptions(columns="user,item,rating"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -158,9 +158,19 @@ def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> Co
         return options.timestamp
     taken = (options.user, options.item, options.value)
     usual = [name for name in usually("timestamp", source.names) if name not in taken]
-    if options.repeats not in (None, "last", "first") or not has_value or len(usual) != 1:
+    if options.repeats not in (None, "last", "first") or not has_value or not usual:
         return IGNORE
-    return usual[0] if source.untyped or source.held_kinds(usual)[usual[0]] != "other" else IGNORE
+    if len(usual) > 1 or (not source.untyped and source.held_kinds(usual)[usual[0]] == "other"):
+        _refuse_guess(source, usual)
+        return IGNORE
+    return usual[0]
+
+
+def _refuse_guess(source: OpenTable, usual: Sequence[str]) -> None:
+    """Refuse to guess where it is rows that say which columns there are, or what they hold: one user's would decide."""
+    if getattr(source, "schema_from_rows", False):
+        problem = f"It is not clear which column holds times ({', '.join(usual)})"
+        raise InputError(problem, argument="timestamp", remedy="name it with")
 
 
 def rules_of(options: DataOptions) -> Iterator[str]:

@@ -22,7 +22,7 @@ from apportion.data.encoding import (
     refuse_where,
     whole_seconds,
 )
-from apportion.data.time_texts import times_of_texts
+from apportion.data.time_texts import UNREADABLE, Parts, times_of_texts
 from apportion.data.vocabulary import Vocabulary, bad_cell, ids_of_texts, largest_exact, refuse_inexact
 from apportion.errors import InputError
 
@@ -119,7 +119,7 @@ class TimeColumn:
 
     Args:
         column: the name of the column.
-        loose: whether a text that holds no time counts as before all others; else it is refused.
+        loose: whether a cell that is empty or holds no time counts as before all others; else it is refused.
     """
 
     def __init__(self, column: str, *, loose: bool = False) -> None:
@@ -130,9 +130,23 @@ class TimeColumn:
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
+        cells = _decoded(cells)
+        if not self._loose or not cells.null_count:
+            seconds, rest = self._parts(refuse_nulls(cells, self.column, first_row, "a time"), first_row)
+        else:
+            held = ~cells.is_null().to_numpy(zero_copy_only=False)
+            seconds, rest = np.full(len(held), UNREADABLE, np.int64), np.zeros(len(held), np.int32)
+            seconds[held], left = self._parts(cells.drop_null(), first_row)
+            rest[held] = 0 if left is None else left
+        self._chunks.append(seconds)
+        self._rests.append(rest if rest is not None and rest.any() else None)
+
+    def _parts(self, cells: pa.Array, first_row: int) -> Parts:
+        """Return seconds, and what is left of them in nanoseconds, of cells without nulls."""
         import pyarrow as pa
 
-        cells = refuse_nulls(_decoded(cells), self.column, first_row, "a time")
+        seconds: NDArray[np.int64]
+        rest: NDArray[np.int32] | None
         if is_text(cells.type):
             seconds, rest = times_of_texts(cells, self.column, first_row, loose=self._loose)
         elif pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
@@ -144,8 +158,7 @@ class TimeColumn:
             numbers = _as_floats(cells, self.column, first_row)
             seconds = whole_seconds(numbers, self.column, first_row=first_row)
             rest = ((numbers - np.trunc(numbers)) * 1e9).astype(np.int32)
-        self._chunks.append(seconds)
-        self._rests.append(rest if rest is not None and rest.any() else None)
+        return seconds, rest
 
     def nanoseconds(self) -> NDArray[np.int32] | None:
         """Return what is left of the seconds of all rows; None if nothing is. To be called before `finish`."""

@@ -37,6 +37,7 @@ class QueryTable:
 
     untyped = False
     ordered = False
+    schema_from_rows = True  # SQLite's columns hold anything
 
     def __init__(self, database: Database, table: str | None) -> None:
         self._database = database

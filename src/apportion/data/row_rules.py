@@ -48,7 +48,8 @@ class RowRules:
         where: an expression on a row's own cells; rows where it is not true are left out. None keeps all.
         missing: whether a row with an empty cell is left out or refused.
         repeats: what to make of several rows of one user for one task.
-        loose_times: whether a text in the time column that is no time counts as before all times; else it is refused.
+        loose_times: whether a cell of the time column that is empty or no time counts as before all times; else it is
+            empty like any other, or refused.
     """
 
     where: str | None = None
@@ -79,7 +80,8 @@ class RowRules:
     def kinds(self, roles: Mapping[str, CellKind], found: tuple[str, ...], *, untyped: bool) -> dict[str, CellKind]:
         """Return the columns to read, and how: those of the roles, and those of the expression.
 
-        If empty cells are left out, numbers and times of a file without a schema are read as text, where NA is empty.
+        Numbers and times of a file without a schema are read as text if empty cells are left out, because NA is empty,
+        and if the expression names them, because it has them as they are written.
         """
         reads: dict[str, CellKind] = {}
         for name, held in (self.expression.columns if self.expression is not None else {}).items():
@@ -87,9 +89,9 @@ class RowRules:
                 problem = f"There is no column {name!r} for the expression; the columns are {listed(found)}."
                 raise InputError(problem, argument="where")
             reads[name] = "number" if held == "number" and not untyped else "text"
-        as_text = untyped and self.missing == "drop"
+        as_text = [name for name in roles if untyped and (self.missing == "drop" or name in reads)]
         return reads | {
-            name: "text" if kind in ("number", "time") and as_text else kind for name, kind in roles.items()
+            name: "text" if kind in ("number", "time") and name in as_text else kind for name, kind in roles.items()
         }
 
     def pass_on(
@@ -135,7 +137,8 @@ class RowRules:
             batch = _filtered(batch, self.expression.chosen(batch, first_row), "where", left_out)
         if self.missing == "drop":
             batch = _with_empty_words(batch, roles)
-            batch = _filtered(batch, _filled(batch, list(roles)), "missing", left_out)
+            needed = [name for name, kind in roles.items() if not (kind == "time" and self.loose_times)]
+            batch = _filtered(batch, _filled(batch, needed), "missing", left_out)
         return batch
 
 

@@ -68,6 +68,8 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
     first = _first_line(path)
     line = first.line
     if separator is None:
+        if columns is not None:
+            _refuse_several(line, len(columns))
         separator = max(_SEPARATORS, key=line.count)
         separator = separator if separator in line or not line.split()[1:] else _SPACE
     cells, n_lines = _cells(first.text, separator)
@@ -83,6 +85,14 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         problem = f"The first line {shortened(line)} holds numbers, not column names"
         raise InputError(problem, argument="columns", remedy="name the columns with")
     return Layout(separator, cells, lines_before=first.before + n_lines)
+
+
+def _refuse_several(line: str, n_columns: int) -> None:
+    """Refuse to guess a separator by a row of data where several give as many cells: another row might say another."""
+    fitting = [each for each in _SEPARATORS if line.count(each) == n_columns - 1] if n_columns > 1 else []
+    if len(fitting) > 1:
+        problem = f"It is not clear what separates the columns: {' or '.join(map(repr, fitting))}; "
+        raise InputError(problem + "write a first line with their names.", argument=None)
 
 
 def _cells(text: str, separator: str) -> tuple[tuple[str, ...], int]:

@@ -23,9 +23,11 @@ UNREADABLE: Final = -(2**63)
 """Stands for the time of a cell that holds none: it is before all others."""
 
 _PLAIN: Final = r"^[+-]?(\d{1,18}(\.\d*)?|\.\d+)$"
-_NUMBER: Final = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?$"
-_DATE: Final = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?$"
-_WITH_ZONE: Final = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})$"
+_NUMBER: Final = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?$"
+_DAY: Final = r"^(\d{3}[1-9]|\d{2}[1-9]0|\d[1-9]00|[1-9]000)-\d{2}-\d{2}"  # not of the year 0, which only Arrow knows
+_CLOCK: Final = r"[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
+_DATE: Final = rf"{_DAY}({_CLOCK})?$"
+_WITH_ZONE: Final = rf"{_DAY}{_CLOCK}(Z|[+-]\d{{2}}(:?\d{{2}})?)$"
 _EXPECTED: Final = "a time in seconds or as 2026-11-16 09:30"
 _ALIKE: Final = np.array([0, 0, 1, 2, 3])  # of each kind: both kinds of numbers may be in one column
 _NANO: Final = 10**9

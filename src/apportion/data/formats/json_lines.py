@@ -31,6 +31,7 @@ class _OpenJson:
 
     untyped = False
     ordered = True
+    schema_from_rows = True
 
     def __init__(self, file: Path) -> None:
         self._file = file
