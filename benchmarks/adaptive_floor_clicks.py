@@ -101,8 +101,8 @@ def cases(sets: dict[str, Callable[[], Interactions]], epsilons: Sequence[float]
         data = load()
         parts, (fits, counts) = split(data), _seeds(data)
         for epsilon in epsilons:
-            ours = np.array([_recall(parts, epsilon, seed) for seed in range(fits)])
-            plain = np.array([_of(NoisyCounts(parts.train, epsilon, seed), parts) for seed in range(counts)])
+            ours = np.array([recall_of_fit(parts, epsilon, seed) for seed in range(fits)])
+            plain = np.array([recall_of(NoisyCounts(parts.train, epsilon, seed), parts) for seed in range(counts)])
             relative = [np.std(made, ddof=1) / np.sqrt(len(made)) / np.mean(made) for made in (ours, plain)]
             error = float(np.hypot(*relative) * ours.mean() / plain.mean())
             found.append(Case(name, epsilon, float(ours.mean()), float(plain.mean()), error))
@@ -113,10 +113,12 @@ def _seeds(data: Interactions) -> tuple[int, int]:
     return next(seeds for most, seeds in SEEDS.items() if data.n_observations <= most)
 
 
-def _recall(parts: UserSplit, epsilon: float, seed: int) -> float:
+def recall_of_fit(parts: UserSplit, epsilon: float, seed: int) -> float:
+    """Return the test Recall@20 of one private fit with defaults."""
     made = PrivateClickRecommender(epsilon, DELTA, noise=SeededNoise(seed), random_state=seed).fit(parts.train)
-    return _of(made.model_, parts)
+    return recall_of(made.model_, parts)
 
 
-def _of(model: RankingModel, parts: UserSplit) -> float:
+def recall_of(model: RankingModel, parts: UserSplit) -> float:
+    """Return the test Recall@20 of a model."""
     return recall_at_k(model, parts.test.history, parts.test.target, k=20).overall

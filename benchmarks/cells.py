@@ -42,6 +42,12 @@ def in_order(values: dict[str, float], digits: int = 4) -> str:
     return " / ".join(f"{values[epsilon]:.{digits}f}" for epsilon in sorted(values, key=float))
 
 
+def gains(found: dict[str, dict[str, list[float]]]) -> str:
+    """Return mean gains in percent at each ε, by kind of data."""
+    shown = (f"{kind} {in_order({e: 100 * gain for e, (gain, _) in by.items()}, 1)}" for kind, by in found.items())
+    return ", ".join(shown)
+
+
 def best_of_six(stored: Stored, part: str) -> dict[str, float]:
     """Return the best figure of the six published methods at each ε: the least RMSE, or the largest recall."""
     six = [values for name, values in stored["value"][part].items() if name not in ("ours", "without privacy")]
