@@ -7,8 +7,9 @@ a case whose shortfall is within two standard errors of 0.98 is counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from apportion.privacy import Budget, SeededNoise
 from apportion.recommend import PrivateClickRecommender
 from benchmarks.claim import Outcome, Rehearsal, print_table
 from benchmarks.click_sets import GENERATED, REAL, SPLIT_SEED, split
+from benchmarks.in_processes import in_processes
 from benchmarks.movielens import DELTA
 
 EPSILONS = (0.5, 1.0, 5.0, 20.0)
@@ -69,9 +71,9 @@ class Case:
 def measure(quick: bool) -> Outcome | Rehearsal:
     """Measure every case."""
     if quick:
-        (case,) = cases({"weak tastes": GENERATED["weak tastes"]}, (5.0,))
+        (case,) = cases(["weak tastes"], (5.0,))
         return Rehearsal({"ratio": case.ratio}, {"not worse than private popularity": case.holds})
-    found = cases({**REAL, **GENERATED}, EPSILONS)
+    found = cases([*REAL, *GENERATED], EPSILONS)
     rows = [[c.name, c.epsilon, c.ours, c.popularity, f"{c.ratio:.3f} ± {c.error:.3f}"] for c in found]
     print_table(["data", "epsilon", "test Recall@20", "private popularity", "ratio"], rows)
     held, refuted = sum(c.holds for c in found), [c for c in found if c.refuted]
@@ -94,19 +96,36 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     )
 
 
-def cases(sets: dict[str, Callable[[], Interactions]], epsilons: Sequence[float]) -> list[Case]:
-    """Return all cases of these data sets."""
-    found = []
-    for name, load in sets.items():
-        data = load()
-        parts, (fits, counts) = split(data), _seeds(data)
-        for epsilon in epsilons:
-            ours = np.array([recall_of_fit(parts, epsilon, seed) for seed in range(fits)])
-            plain = np.array([recall_of(NoisyCounts(parts.train, epsilon, seed), parts) for seed in range(counts)])
-            relative = [np.std(made, ddof=1) / np.sqrt(len(made)) / np.mean(made) for made in (ours, plain)]
-            error = float(np.hypot(*relative) * ours.mean() / plain.mean())
-            found.append(Case(name, epsilon, float(ours.mean()), float(plain.mean()), error))
-    return found
+def cases(names: Sequence[str], epsilons: Sequence[float]) -> list[Case]:
+    """Return all cases of these data sets, fits in several processes."""
+    seeds = {name: _seeds(load()) for name, load in {**REAL, **GENERATED}.items() if name in names}
+    cells = [(name, e, seed) for name in names for e in epsilons for seed in range(seeds[name][0])]
+    found = dict(zip(cells, in_processes(recall_at, cells), strict=True))
+    return [
+        _case(name, e, np.array([found[cell] for cell in cells if cell[:2] == (name, e)]), seeds[name][1])
+        for name in names
+        for e in epsilons
+    ]
+
+
+def _case(name: str, epsilon: float, ours: NDArray[np.float64], draws: int) -> Case:
+    """Average over seeds, and over draws of noisy popularity."""
+    parts = parts_of(name)
+    plain = np.array([recall_of(NoisyCounts(parts.train, epsilon, seed), parts) for seed in range(draws)])
+    relative = [np.std(made, ddof=1) / np.sqrt(len(made)) / np.mean(made) for made in (ours, plain)]
+    error = float(np.hypot(*relative) * ours.mean() / plain.mean())
+    return Case(name, epsilon, float(ours.mean()), float(plain.mean()), error)
+
+
+@lru_cache(maxsize=2)
+def parts_of(name: str) -> UserSplit:
+    """Return the parts of a data set."""
+    return split({**REAL, **GENERATED}[name]())
+
+
+def recall_at(name: str, epsilon: float, seed: int) -> float:
+    """Return the test Recall@20 of one private fit with defaults."""
+    return recall_of_fit(parts_of(name), epsilon, seed)
 
 
 def _seeds(data: Interactions) -> tuple[int, int]:

@@ -8,7 +8,7 @@ above by more than two standard errors. MovieLens 1M with its own features is at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,15 +18,13 @@ from apportion.data import Interactions
 from apportion.data.features import ItemFeatures
 from apportion.privacy import SeededNoise
 from apportion.recommend import PrivateRatingRecommender
-from benchmarks.adaptive_floor import EPSILONS
+from benchmarks.adaptive_floor import EPSILONS, FEW_SEEDS, LARGE, parts_of
 from benchmarks.claim import Outcome, Rehearsal, print_table
 from benchmarks.features_movielens import movies
+from benchmarks.in_processes import in_processes
 from benchmarks.movielens import DELTA
-from benchmarks.rating_sets import GENERATED, REAL, Ratings
 
 SEEDS = range(6)
-FEW_SEEDS = range(2)
-LARGE = 500_000
 ALLOWED = 1.002
 SETS = (
     "MovieLens 100K", "MovieLens small", "FilmTrust", "InstEval", "MovieLens 1M", "few tastes", "no taste", "skewed",
@@ -78,10 +76,9 @@ def shuffled_movies(ids: np.ndarray, seed: int) -> ItemFeatures:
 def measure(quick: bool) -> Outcome | Rehearsal:
     """Measure every case."""
     if quick:
-        name = "skewed, two rows a user"
-        (case,) = cases({name: GENERATED[name]}, (1.0,), range(1))
+        (case,) = cases(["skewed, two rows a user"], (1.0,), range(1))
         return Rehearsal({"ratio": case.ratio}, {"random features cost less than 1 %": case.ratio < 1.01})
-    found = cases({name: {**REAL, **GENERATED}[name] for name in SETS}, EPSILONS, SEEDS)
+    found = cases(SETS, EPSILONS, SEEDS)
     rows = [[c.name, c.epsilon, c.alone, c.ours, f"{c.ratio - 1:+.2%} ± {c.error:.2%}"] for c in found]
     print_table(["data", "epsilon", "RMSE", "with worthless features", "cost"], rows)
     held, refuted, worst = sum(c.holds for c in found), sum(c.refuted for c in found), max(found, key=lambda c: c.ratio)
@@ -109,26 +106,33 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     )
 
 
-def cases(sets: dict[str, Callable[[], Ratings]], epsilons: tuple[float, ...], seeds: range) -> list[Case]:
-    """Return all cases of these data sets."""
-    found = []
-    for name, load in sets.items():
-        data, scale = load()
-        train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
-        made = shuffled_movies if name.startswith("MovieLens") else random_features
-        used = FEW_SEEDS if data.n_observations > LARGE else seeds
-        for epsilon in epsilons:
-            pairs = np.array(
-                [
-                    [_error(train, test, scale, epsilon, seed, each) for each in (None, made(data.task_ids.ids, seed))]
-                    for seed in used
-                ]
-            )
-            ratios = pairs[:, 1] / pairs[:, 0]
-            spread = float(np.std(ratios, ddof=1) / np.sqrt(len(ratios))) if len(ratios) > 1 else float("nan")
-            alone, ours = pairs.mean(axis=0).tolist()
-            found.append(Case(name, epsilon, alone, ours, spread))
-    return found
+def cases(names: Sequence[str], epsilons: Sequence[float], seeds: range) -> list[Case]:
+    """Return all cases of these data sets, fits in several processes."""
+    cells = [
+        (name, epsilon, seed, featured)
+        for name in names
+        for epsilon in epsilons
+        for seed in (FEW_SEEDS if name in LARGE else seeds)
+        for featured in (False, True)
+    ]
+    found = dict(zip(cells, in_processes(error_of, cells), strict=True))
+    return [_case(name, e, [found[c] for c in cells if c[:2] == (name, e)]) for name in names for e in epsilons]
+
+
+def _case(name: str, epsilon: float, found: list[float]) -> Case:
+    """Average over seeds. Errors without features and with them take turns."""
+    pairs = np.reshape(found, (-1, 2))
+    ratios = pairs[:, 1] / pairs[:, 0]
+    spread = float(np.std(ratios, ddof=1) / np.sqrt(len(ratios))) if len(ratios) > 1 else float("nan")
+    alone, ours = pairs.mean(axis=0).tolist()
+    return Case(name, epsilon, alone, ours, spread)
+
+
+def error_of(name: str, epsilon: float, seed: int, featured: bool) -> float:
+    """Return the RMSE on the test part of one private fit, with worthless features or without."""
+    train, test, scale = parts_of(name)
+    made = shuffled_movies if name.startswith("MovieLens") else random_features
+    return _error(train, test, scale, epsilon, seed, made(train.task_ids.ids, seed) if featured else None)
 
 
 def _error(

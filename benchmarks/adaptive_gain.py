@@ -9,18 +9,18 @@ Amazon Beauty is to have a Recall@20 of 0.055.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from apportion.data import Interactions, UserSplit
+from apportion.data import Interactions
 from apportion.evaluation import BiasModel, GlobalMean, Popularity
-from benchmarks import click_sets, rating_sets
-from benchmarks.adaptive_floor import errors
-from benchmarks.adaptive_floor_clicks import recall_of, recall_of_fit
+from benchmarks import adaptive_floor, adaptive_floor_clicks
 from benchmarks.claim import Outcome, Rehearsal, print_table
+from benchmarks.in_processes import in_processes
 from benchmarks.movielens import DELTA, EPSILONS
 
 SEEDS = range(10)
@@ -71,11 +71,11 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     """Measure every set."""
     if quick:
         name = "skewed, two rows a user"
-        found = rating_gains(name, rating_sets.GENERATED[name], (5.0,), range(2), ())
+        found = rating_gains([name], (5.0,), range(2), {name: ()})[0]
         gain = found.of(found.now)[0][0]
         return Rehearsal({"gain": gain}, {"within 1 % of the best simple error": gain > -0.01})
-    ratings = [rating_gains(name, rating_sets.REAL[name], EPSILONS, SEEDS, old) for name, old in RATINGS_BEFORE.items()]
-    clicks = [click_gains(name, click_sets.REAL[name], EPSILONS, old) for name, old in CLICKS_BEFORE.items()]
+    ratings = rating_gains(list(RATINGS_BEFORE), EPSILONS, SEEDS, RATINGS_BEFORE)
+    clicks = click_gains(list(CLICKS_BEFORE), EPSILONS, SEEDS, CLICKS_BEFORE)
     for title, sets in (("RMSE", ratings), ("Recall@20", clicks)):
         shown = (*(f"ε = {e:g}" for e in EPSILONS), *(f"before, {e:g}" for e in EPSILONS))
         print_table([f"test {title}", "best simple", *shown], [each.row() for each in sets])
@@ -106,29 +106,46 @@ def measure(quick: bool) -> Outcome | Rehearsal:
 
 
 def rating_gains(
-    name: str,
-    load: Callable[[], rating_sets.Ratings],
-    epsilons: tuple[float, ...],
-    seeds: range,
-    before: Figures,
-) -> Gains:
+    names: Sequence[str], epsilons: Sequence[float], seeds: range, before: Mapping[str, Figures]
+) -> list[Gains]:
     """Measure ratings: RMSE on the test part."""
-    data, scale = load()
-    train, _, test = data.with_public_tasks().split_by_value(np.random.default_rng(0))
-    simple = min(_error(model, train, test) for model in (BiasModel().fit(train), GlobalMean().fit(train)))
-    now = tuple(_figure([errors(train, test, scale, e, seed, None)[0] for seed in seeds]) for e in epsilons)
-    return Gains(name, simple, now, before, -1)
+    found = _figures(rmse_at, names, epsilons, seeds)
+    gains = []
+    for name in names:
+        train, test, _ = adaptive_floor.parts_of(name)
+        simple = min(_error(model, train, test) for model in (BiasModel().fit(train), GlobalMean().fit(train)))
+        gains.append(Gains(name, simple, found[name], before[name], -1))
+    return gains
 
 
-def click_gains(name: str, load: Callable[[], Interactions], epsilons: tuple[float, ...], before: Figures) -> Gains:
+def click_gains(
+    names: Sequence[str], epsilons: Sequence[float], seeds: range, before: Mapping[str, Figures]
+) -> list[Gains]:
     """Measure clicks: Recall@20 of test users."""
-    parts: UserSplit = click_sets.split(load())
-    simple = recall_of(Popularity().fit(parts.train), parts)
-    now = tuple(_figure([recall_of_fit(parts, e, seed) for seed in SEEDS]) for e in epsilons)
-    return Gains(name, simple, now, before, 1)
+    found = _figures(adaptive_floor_clicks.recall_at, names, epsilons, seeds)
+    gains = []
+    for name in names:
+        parts = adaptive_floor_clicks.parts_of(name)
+        simple = adaptive_floor_clicks.recall_of(Popularity().fit(parts.train), parts)
+        gains.append(Gains(name, simple, found[name], before[name], 1))
+    return gains
 
 
-def _figure(made: list[float]) -> tuple[float, float]:
+def rmse_at(name: str, epsilon: float, seed: int) -> float:
+    """Return the test RMSE of one private fit with defaults."""
+    return adaptive_floor.errors_of(name, epsilon, seed)[0]
+
+
+def _figures(
+    measure: Callable[[str, float, int], float], names: Sequence[str], epsilons: Sequence[float], seeds: range
+) -> dict[str, Figures]:
+    """Fit in several processes; return the mean over seeds and its standard error, for each set at each ε."""
+    cells = [(name, epsilon, seed) for name in names for epsilon in epsilons for seed in seeds]
+    found = np.reshape(in_processes(measure, cells), (len(names), len(epsilons), len(seeds)))
+    return {name: tuple(map(_figure, made)) for name, made in zip(names, found, strict=True)}
+
+
+def _figure(made: NDArray[np.float64]) -> tuple[float, float]:
     return round(float(np.mean(made)), 5), round(float(np.std(made, ddof=1) / np.sqrt(len(made))), 5)
 
 

@@ -23,6 +23,7 @@ from apportion.evaluation.planning import Law, Size
 from apportion.privacy import Budget, SeededNoise
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from benchmarks import movielens
+from benchmarks.in_processes import in_processes
 
 Floats = NDArray[np.float64]
 _START = (-5.0, 6.0, 1.0, 0.6, 0.2, 0.6)  # logarithms of level and half, steepness, powers of rows, density and items
@@ -134,16 +135,22 @@ def _click_error(data: Interactions, epsilon: float, seed: int, *, test: bool) -
 
 
 def study(clicks: bool, *, quick: bool = False) -> list[Fit]:
-    """All measurements."""
-    found: list[Fit] = []
-    epsilons = (1.0, 5.0) if quick else EPSILONS
-    for make, sizes in ((generated, QUICK if quick else GENERATED), (subsample, () if quick else SUBSAMPLES)):
-        for each in sizes[::2] if clicks else sizes:  # fits of clicks take longer
-            seeds = SEEDS[:1] if clicks else SEEDS
-            fits = list(measured(make.__name__, make(each, clicks), clicks, epsilons, seeds, test=False))
-            print(f"{make.__name__} {each}: " + " ".join(f"{fit.loss:+.4f}" for fit in fits), flush=True)
-            found += fits
-    return found
+    """All measurements, sizes in several processes."""
+    cells = [
+        (make.__name__, each, clicks, quick)
+        for make, sizes in ((generated, QUICK if quick else GENERATED), (subsample, () if quick else SUBSAMPLES))
+        for each in (sizes[::2] if clicks else sizes)  # fits of clicks take longer
+    ]
+    return [fit for fits in in_processes(fits_of, cells) for fit in fits]
+
+
+def fits_of(kind: str, sizes: tuple[int, int, int], clicks: bool, quick: bool) -> list[Fit]:
+    """The losses of fits of one size."""
+    data = {"generated": generated, "subsample": subsample}[kind](sizes, clicks)
+    epsilons, seeds = (1.0, 5.0) if quick else EPSILONS, SEEDS[:1] if clicks else SEEDS
+    fits = list(measured(kind, data, clicks, epsilons, seeds, test=False))
+    print(f"{kind} {sizes}: " + " ".join(f"{fit.loss:+.4f}" for fit in fits), flush=True)
+    return fits
 
 
 def law_of(fits: Sequence[Fit], *, clicks: bool = False) -> Law:
