@@ -25,6 +25,7 @@ from apportion.parties.tasks import rows_of_lists
 from apportion.privacy import Budget, SeededNoise
 from apportion.published.model_protection import TaskLists
 from benchmarks.claim import Outcome, Rehearsal, data_folder, need, print_table
+from benchmarks.in_processes import in_processes
 from papers.model_protection import data
 from papers.model_protection.data import Problem
 
@@ -65,7 +66,7 @@ GENERATED = {
 def measure(quick: bool) -> Outcome | Rehearsal:
     """Fit every set at every ε."""
     epsilons = QUICK_EPSILONS if quick else EPSILONS
-    cells = {name: _cells(make, 1 if quick else runs, epsilons) for name, (make, runs) in _sets(quick).items()}
+    cells = _cells({name: 1 if quick else runs for name, (_, runs) in _sets(quick).items()}, epsilons, quick)
     print_table(["nMSE over the best", *map(str, epsilons)], [[k, *_column(v, "over best")] for k, v in cells.items()])
     print_table(["nMSE over alone", *map(str, epsilons)], [[k, *_column(v, "over alone")] for k, v in cells.items()])
     over_alone = {
@@ -105,15 +106,25 @@ def _sets(quick: bool) -> dict[str, tuple[Make, int]]:
     return real | paper | {name: (partial(_generated, *given), MANY) for name, given in GENERATED.items()}
 
 
-def _cells(make: Make, runs: int, epsilons: Sequence[float]) -> dict[str, dict[str, float]]:
-    """Mean nMSE of every way at every ε, and ours over the best and over learning alone."""
-    scores: dict[float, dict[str, list[float]]] = {epsilon: {} for epsilon in epsilons}
-    for seed in range(FIRST_SEED, FIRST_SEED + runs):
-        problem = make(seed)
-        for epsilon in epsilons:
-            for name, score in _scores(problem, epsilon, seed).items():
-                scores[epsilon].setdefault(name, []).append(score)
-    return {f"{epsilon:g}": _cell({k: float(np.mean(v)) for k, v in by.items()}) for epsilon, by in scores.items()}
+def _cells(runs: dict[str, int], epsilons: Sequence[float], quick: bool) -> dict[str, dict[str, dict[str, float]]]:
+    """Mean nMSE of every way for each set at every ε, and ours over the best and over learning alone."""
+    cells = [(name, seed, epsilons, quick) for name, k in runs.items() for seed in range(FIRST_SEED, FIRST_SEED + k)]
+    scores: dict[str, dict[float, dict[str, list[float]]]] = {name: {e: {} for e in epsilons} for name in runs}
+    for (name, *_), found in zip(cells, in_processes(scores_of, cells), strict=True):
+        for epsilon, by in found.items():
+            for way, score in by.items():
+                scores[name][epsilon].setdefault(way, []).append(score)
+    return {
+        name: {f"{e:g}": _cell({way: float(np.mean(each)) for way, each in ways.items()}) for e, ways in by.items()}
+        for name, by in scores.items()
+    }
+
+
+def scores_of(name: str, seed: int, epsilons: Sequence[float], quick: bool) -> dict[float, dict[str, float]]:
+    """Return the nMSE of every way on one division of a set, at every ε."""
+    make, _ = _sets(quick)[name]
+    problem = make(seed)
+    return {epsilon: _scores(problem, epsilon, seed) for epsilon in epsilons}
 
 
 def _cell(means: dict[str, float]) -> dict[str, float]:
