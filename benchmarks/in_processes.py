@@ -15,6 +15,8 @@ from apportion.evaluation.study.processes import processors, threads_for
 
 Found = TypeVar("Found")
 
+_FEW = 16
+
 
 def in_processes(measure: Callable[..., Found], cells: Sequence[tuple[Any, ...]]) -> list[Found]:
     """Return what `measure` gives for each cell, in the order of the cells. A few cells are measured in this process.
@@ -23,8 +25,8 @@ def in_processes(measure: Callable[..., Found], cells: Sequence[tuple[Any, ...]]
         measure: a function of a module, so that other processes find it.
         cells: its arguments.
     """
-    workers = min(processors(), len(cells) // 8)
-    if workers < 2:
+    workers = min(processors(), len(cells))
+    if workers < 2 or len(cells) < _FEW:
         return [measure(*cell) for cell in cells]
     spawned = multiprocessing.get_context("spawn")
     with threads_for(processors()), ProcessPoolExecutor(workers, mp_context=spawned) as pool:

@@ -24,6 +24,7 @@ from apportion.parties import ProtectedMultiTask
 from apportion.privacy import SeededNoise
 from apportion.published.model_protection import TaskLists
 from benchmarks.claim import Outcome, Rehearsal, UnavailableError, print_table
+from benchmarks.in_processes import in_processes
 from papers.model_protection import data, methods
 from papers.model_protection.data import Problem
 
@@ -39,11 +40,10 @@ Make = Callable[[int], Problem]
 def measure(quick: bool) -> Outcome | Rehearsal:
     """Fit all repetitions."""
     runs = QUICK_REPETITIONS if quick else REPETITIONS
-    low_rank = partial(data.synthetic, "low-rank", **({"n_tasks": 120, "n_features": 10} if quick else {}))
-    errors = _synthetic(low_rank, runs)
+    errors = _synthetic(quick, runs)
     print_table(["low-rank set", "nMSE", "standard deviation"], [[k, *v] for k, v in errors.items()])
     school = _school(quick, runs)
-    elsewhere = {name: _against_alone(make, 2 if quick else 10) for name, make in _elsewhere(quick).items()}
+    elsewhere = {name: _against_alone(quick, name, 2 if quick else 16) for name in _elsewhere(quick)}
     print_table(["elsewhere: nMSE over that of learning alone", *map(str, (0.1, 1.0, 10.0))], _rows(elsewhere))
     reached = {epsilon: errors[f"epsilon {epsilon:g}"][0] for epsilon in TARGETS}
     holds = {
@@ -82,37 +82,57 @@ def _fitted(problem: Problem, structure: str, epsilon: float, seed: int) -> Prot
     return model.fit(list(problem.train.features), list(problem.train.targets))
 
 
-def _synthetic(make: Make, runs: int) -> dict[str, list[float]]:
+def _synthetic(quick: bool, runs: int) -> dict[str, list[float]]:
     """Mean and standard deviation of nMSE, alone and for each ε."""
-    scores: dict[str, list[float]] = {}
-    for seed in range(FIRST_SEED, FIRST_SEED + runs):
-        problem = make(seed)
-        for epsilon in (0.1, *TARGETS):
-            model = _fitted(problem, "em", epsilon, seed)
-            scores.setdefault(f"epsilon {epsilon:g}", []).append(problem.score(model.coef_))
-        scores.setdefault("alone", []).append(problem.score(model.single_task_))
-        scores.setdefault("alone, ridge", []).append(problem.score(problem.alone))
+    found = in_processes(synthetic_errors, [(quick, seed) for seed in range(FIRST_SEED, FIRST_SEED + runs)])
+    scores = {name: [errors[name] for errors in found] for name in found[0]}
     return {name: [round(float(np.mean(s)), 5), round(float(np.std(s, ddof=1)), 5)] for name, s in scores.items()}
+
+
+def synthetic_errors(quick: bool, seed: int) -> dict[str, float]:
+    """Return the nMSE of one low-rank set at each ε, and of learning alone."""
+    problem = data.synthetic("low-rank", seed, **({"n_tasks": 120, "n_features": 10} if quick else {}))
+    models = {epsilon: _fitted(problem, "em", epsilon, seed) for epsilon in (0.1, *TARGETS)}
+    errors = {f"epsilon {epsilon:g}": problem.score(model.coef_) for epsilon, model in models.items()}
+    alone = problem.score(models[0.1].single_task_)
+    return {**errors, "alone": alone, "alone, ridge": problem.score(problem.alone)}
 
 
 def _school(quick: bool, runs: int) -> dict[str, Any]:
     """Mean nMSE of every private method at every ε; a generated stand-in where School is not here or time is short."""
-    try:
-        make: Make = partial(data.school_standin, n_tasks=40) if quick else data.school
-        name = make(0).name
-    except UnavailableError:
-        make, name = data.school_standin, "School (generated)"
+    name = _school_set(quick)(0).name
     epsilons = (0.1, 10.0) if quick else SCHOOL_EPSILONS
     rivals = (methods.MEAN,) if quick else methods.RIVALS
-    means: dict[str, list[float]] = {}
-    for epsilon in epsilons:
-        for method in ("em", *OTHERS, *rivals):
-            scores = [_score(make(seed), method, epsilon, seed) for seed in range(FIRST_SEED, FIRST_SEED + runs)]
-            means.setdefault(method, []).append(round(float(np.mean(scores)), 5))
+    cells = [
+        (quick, method, epsilon, seed)
+        for method in ("em", *OTHERS, *rivals)
+        for epsilon in epsilons
+        for seed in range(FIRST_SEED, FIRST_SEED + runs)
+    ]
+    scores = np.reshape(in_processes(school_error, cells), (-1, len(epsilons), runs))
+    means = {
+        method: [round(float(mean), 5) for mean in of_method.mean(axis=1)]
+        for method, of_method in zip(("em", *OTHERS, *rivals), scores, strict=True)
+    }
     print_table([name, *map(str, epsilons)], [[method, *values] for method, values in means.items()])
     others = [values for method, values in means.items() if method != "em"]
     best = all(em <= min(values[k] for values in others) + _EVEN for k, em in enumerate(means["em"]))
     return {"data": name, "epsilons": list(epsilons), "nMSE": means, "em is best": best}
+
+
+def _school_set(quick: bool) -> Make:
+    if quick:
+        return partial(data.school_standin, n_tasks=40)
+    try:
+        data.school(0)
+    except UnavailableError:
+        return data.school_standin
+    return data.school
+
+
+def school_error(quick: bool, method: str, epsilon: float, seed: int) -> float:
+    """Return the nMSE of a method on one division of School."""
+    return _score(_school_set(quick)(seed), method, epsilon, seed)
 
 
 def _score(problem: Problem, method: str, epsilon: float, seed: int) -> float:
@@ -135,16 +155,17 @@ def _elsewhere(quick: bool) -> dict[str, Make]:
     }
 
 
-def _against_alone(make: Make, runs: int) -> dict[str, float]:
+def _against_alone(quick: bool, name: str, runs: int) -> dict[str, float]:
     """The nMSE over that of learning alone, means over repetitions."""
-    ratios: dict[str, list[float]] = {}
-    for seed in range(FIRST_SEED, FIRST_SEED + runs):
-        problem = make(seed)
-        for epsilon in (0.1, 1.0, 10.0):
-            model = _fitted(problem, "em", epsilon, seed)
-            ratio = problem.score(model.coef_) / problem.score(model.single_task_)
-            ratios.setdefault(f"epsilon {epsilon:g}", []).append(ratio)
-    return {name: round(float(np.mean(values)), 4) for name, values in ratios.items()}
+    found = in_processes(ratios_to_alone, [(quick, name, seed) for seed in range(FIRST_SEED, FIRST_SEED + runs)])
+    return {epsilon: round(float(np.mean([ratios[epsilon] for ratios in found])), 4) for epsilon in found[0]}
+
+
+def ratios_to_alone(quick: bool, name: str, seed: int) -> dict[str, float]:
+    """Return the nMSE over that of learning alone for one set elsewhere, at each ε."""
+    problem = _elsewhere(quick)[name](seed)
+    models = {epsilon: _fitted(problem, "em", epsilon, seed) for epsilon in (0.1, 1.0, 10.0)}
+    return {f"epsilon {e:g}": problem.score(m.coef_) / problem.score(m.single_task_) for e, m in models.items()}
 
 
 def _rows(elsewhere: dict[str, dict[str, float]]) -> list[list[object]]:
