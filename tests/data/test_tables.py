@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apportion.data import Interactions, text_files
+from apportion.data.row_rules import RowRules
 from apportion.data.tables import read_table
 from apportion.errors import InputError
 
@@ -186,7 +189,7 @@ def test_an_empty_a_missing_and_a_damaged_file_are_refused(tmp_path):
 def test_parquet_columns_of_other_types_are_refused(tmp_path):
     pyarrow.parquet.write_table(pa.table({"who": [1, 2], "x": [[1], [2]]}), tmp_path / "rows.parquet")
     assert "Column 'x' holds [1] in row 1" in refused(tmp_path / "rows.parquet", columns={"x": "number"})
-    assert "cannot be read" in refused(tmp_path / "rows.parquet", columns={"x": "text"})
+    assert "Column 'x' holds [1] in row 1" in refused(tmp_path / "rows.parquet", columns={"x": "text"})
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
@@ -221,3 +224,21 @@ def test_every_digit_of_a_number_survives_either_file(tmp_path_factory, rows):
     pyarrow.parquet.write_table(pa.table({"who": users, "x": values}), folder / "rows.parquet")
     for file in (path, folder / "rows.parquet"):
         assert read_table(file, user="who", columns={"x": "number"}).numbers["x"].tolist() == list(values)
+
+
+LISTS = r"holds \[1\] in row 2 .*; expected text, not list<"
+RECORDS = r"holds \{'a': 2\} in row 2 .*; expected text, not struct<"
+BYTES = r"holds b'\\xff' in row 2 .*; expected text in UTF-8\."
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [(pa.array([None, [1]]), LISTS), (pa.array([None, {"a": 2}]), RECORDS), (pa.array([b"a", b"\xff"]), BYTES)],
+)
+def test_lists_records_and_bytes_are_refused_as_text_and_in_expressions(tmp_path, cells, said):
+    pyarrow.parquet.write_table(pa.table({"who": [1, 2], "kind": cells}), tmp_path / "odd.parquet")
+    read = partial(refused, tmp_path / "odd.parquet", columns={})
+    assert re.search(said, read(rules=RowRules(where="kind = 'a'")))
+    assert read(rules=RowRules(where="kind > 1")).endswith("expected a number, as the expression does.")
+    pyarrow.parquet.write_table(pa.table({"who": [1, 2], "kind": cells.take([1, 1])}), tmp_path / "odd.parquet")
+    assert re.search(said.replace("row 2", "row 1"), read(columns={"kind": "text"}))

@@ -206,7 +206,7 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     if is_text(cells.type):
         return cells
     if not pa.types.is_floating(cells.type):
-        return cells.cast(pa.string())
+        return _cast_to_text(cells, column, first_row)
     numbers = cells.to_numpy(zero_copy_only=False)
     whole = np.trunc(numbers) == numbers
     refuse_where(
@@ -217,6 +217,19 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
         np.where(whole, numbers, 0).astype(np.int64), mask=cells.is_null().to_numpy(zero_copy_only=False)
     )
     return pc.if_else(pa.array(whole), integers.cast(pa.string()), cells.cast(pa.string()))
+
+
+def _cast_to_text(cells: pa.Array, column: str, first_row: int) -> pa.Array:
+    """Return cells as text. Lists, records, and bytes that are no text are refused."""
+    import pyarrow as pa
+
+    try:
+        return cells.cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        raise _wrong_type(cells, column, first_row, "text") from None
+    except pa.ArrowInvalid:
+        position = first_failing(cells, casts_to(pa.string())) or 0
+        raise bad_cell(column, cells[position].as_py(), first_row + position, "text in UTF-8") from None
 
 
 def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
@@ -248,7 +261,7 @@ def casts_to(arrow_type: pa.DataType) -> Callable[[Any], bool]:
     def casts(cells: Any) -> bool:
         try:
             cells.cast(arrow_type)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return False
         return True
 
@@ -347,4 +360,5 @@ def has_decimal_comma(cell: str) -> bool:
 
 
 def _wrong_type(cells: pa.Array, column: str, first_row: int, expected: str) -> InputError:
-    return bad_cell(column, cells[0].as_py(), first_row, f"{expected}, not {cells.type}")
+    position = int(np.argmax(cells.is_valid().to_numpy(zero_copy_only=False)))  # a null may be of any type
+    return bad_cell(column, cells[position].as_py(), first_row + position, f"{expected}, not {cells.type}")

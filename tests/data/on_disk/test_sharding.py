@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -183,3 +184,34 @@ def test_two_processes_do_not_make_one_folder(tmp_path):
     assert len(seen) > 2
     assert FolderManifest.read(tmp_path / "users") == made
     assert Interactions.read(tmp_path / "users") == Interactions.read(tmp_path / "all.csv")
+
+
+@pytest.mark.parametrize("when", ["before its folder is opened", "before its folder is locked", "while it sorts"])
+def test_a_process_that_comes_second_is_told_that_the_folder_exists(when, tmp_path, monkeypatch):
+    """The first one is quicker between any two steps of the second."""
+    tables, target = written(table_of(random_interactions(1, n_users=50)), tmp_path), tmp_path / "users"
+
+    def first_one_ends(*_):
+        monkeypatch.undo()
+        (tmp_path / ".users.partial").rename(tmp_path / "aside")
+        make_user_folder(tables, RATINGS, target)
+        if when == "while it sorts":
+            (tmp_path / "aside").rename(tmp_path / ".users.partial")
+
+    def first(called):
+        def then(*arguments):
+            first_one_ends()
+            return called(*arguments)
+
+        return then
+
+    if when == "before its folder is opened":
+        monkeypatch.setattr(sharding.os, "open", first(sharding.os.open))
+    elif when == "before its folder is locked":
+        monkeypatch.setattr(fcntl, "flock", first(fcntl.flock))
+    else:
+        monkeypatch.setattr(sharding.os, "rename", first(sharding.os.rename))
+    with pytest.raises(InputError, match="'.*users' exists already; name a new folder"):
+        make_user_folder(tables, RATINGS, target)
+    assert Interactions.read(target) == Interactions.read(tmp_path / "all.csv")
+    assert not (tmp_path / ".users.partial").exists()

@@ -101,7 +101,7 @@ def make_user_folder(
         progress: called after each source and each shard.
     """
     if target.exists():
-        raise InputError(f"{str(target)!r} exists already; name a new folder.", argument="out")
+        raise _exists(target)
     most = bytes_in(memory, least=_LEAST_MEMORY)
     work = target.with_name(f".{target.name}.partial")
     work.mkdir(parents=True, exist_ok=True)
@@ -127,27 +127,41 @@ def _resumed(
         journal = _Journal(mark, [], [])
     try:
         manifest = _made(sources, columns, work, journal, memory, rows_of_a_shard, shown)
-    except InputError:  # nothing to go on with: the sources have to change
+        return _finished(manifest, work, target)
+    except InputError:  # nothing to go on with: the sources have to change, or the target
         shutil.rmtree(work)
         raise
-    return _finished(manifest, work, target)
 
 
 @contextmanager
 def _alone_in(work: Path, target: Path) -> Iterator[None]:
-    """Keep out another process that makes the same folder; both would write the same files."""
+    """Keep out another process that makes the same folder; both would write the same files.
+
+    Another process may finish between any two steps here: it renames the folder, or the lock is on the renamed one.
+    """
     import fcntl
 
-    handle = os.open(work, os.O_RDONLY)
+    try:
+        handle = os.open(work, os.O_RDONLY)
+    except FileNotFoundError:
+        raise _exists(target) from None
     try:
         with suppress(OSError):  # on a disk without locks nobody is kept out
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(f"Another process is making {str(target)!r}.", argument="out") from None
+        if target.exists():
+            with suppress(OSError):
+                work.rmdir()  # if it is a new one, and empty
+            raise _exists(target)
         yield
     finally:
         os.close(handle)
+
+
+def _exists(target: Path) -> InputError:
+    return InputError(f"{str(target)!r} exists already; name a new folder.", argument="out")
 
 
 def _made(
@@ -205,7 +219,12 @@ def _finished(manifest: FolderManifest, work: Path, target: Path) -> FolderManif
     for path in [*work.glob("source-*"), work / _JOURNAL, work / "spill"]:
         _remove(path)
     write_durably(work / MANIFEST, manifest.to_json())
-    os.rename(work, target)
+    try:
+        os.rename(work, target)
+    except OSError:
+        if not target.exists():
+            raise
+        raise _exists(target) from None  # somebody made it meanwhile
     sync_folder(target.parent)
     return manifest
 
