@@ -84,6 +84,13 @@ def test_rounds_of_choices_and_releases_between_rounds_are_not_taken_for_rounds_
     assert captions == ["before the rounds", "choices", "round 1", "round 2"]
 
 
+def test_where_there_are_no_rounds_nothing_is_before_them(model):
+    about = model.statement.releases[0]
+    sequence = [(Purpose.NUMBER_OF_USERS, Stage()), (Purpose.POPULARITY, Stage(step=2))]
+    rows = [ReleaseRow(replace(about, purpose=purpose, stage=stage, share=1 / 2)) for purpose, stage in sequence]
+    assert [caption for caption in words(budget_chart(rows, 1400)) if caption and "%" not in caption] == ["step 2"]
+
+
 def test_families_take_all_that_was_spent_and_every_release_has_a_purpose(model):
     rows = explain(model.statement)
     families = families_of(rows)

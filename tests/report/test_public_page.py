@@ -61,6 +61,19 @@ def test_the_page_contains_the_numbers_of_the_statement(model):
         assert f"{100 * release.share:.1f} %" in text
 
 
+def test_the_time_window_is_said_to_be_declared_only_if_it_was(model):
+    assert "spring of 2003 as declared by the operator" in Outline(public_page(model)).text
+    text = Outline(public_page(copy_with(model, replace(model.statement, window="not declared")))).text
+    assert "not declared the operator gave none" in text
+    assert "as declared by" not in text
+
+
+def test_each_mechanism_is_named_once_and_as_it_is_called(model):
+    listed = replace(model.statement.releases[0], mechanism_words="Gaussian, keys above a threshold")
+    text = Outline(public_page(copy_with(model, replace(model.statement, releases=(*model.statement.releases, listed)))))
+    assert "Mechanism: Gaussian; Gaussian, keys above a threshold." in text.text
+
+
 def test_the_page_is_in_words_and_not_in_those_of_python(model):
     text = Outline(public_page(model)).text
     said = text.split("The statement for machines")[0]

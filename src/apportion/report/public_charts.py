@@ -129,10 +129,10 @@ def _label_inside(picture: Drawing, place: tuple[float, float], room: float, wor
 
 def _bracket_parts(picture: Drawing, rows: Sequence[ReleaseRow], width: float) -> None:
     """Mark which part of the bar belongs to which round; everything before the first is preparation."""
-    start = 0.0
+    start, has_rounds = 0.0, any(row.release.stage.round is not None for row in rows)
     for place, (part, members) in enumerate(itertools.groupby(rows, key=lambda row: row.part)):
         length = sum(row.release.share for row in members) * width
-        words = part or ("" if place else "before the rounds")
+        words = part or ("before the rounds" if has_rounds and not place else "")
         if length > 14 and len(rows) > 1:
             left, right = start + 1, start + length - 3
             picture.path([(left, 57), (left, 62), (right, 62), (right, 57)], "bracket")

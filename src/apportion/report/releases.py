@@ -125,8 +125,8 @@ def families_of(rows: Sequence[ReleaseRow]) -> list[Family]:
 
 
 def mechanisms_of(rows: Sequence[ReleaseRow]) -> str:
-    """Return the mechanisms of all releases, each once, in words."""
-    return " and ".join(dict.fromkeys(row.release.mechanism_words for row in rows))
+    """Return the mechanisms of all releases, each once, in words; some have a comma."""
+    return "; ".join(dict.fromkeys(row.release.mechanism_words for row in rows))
 
 
 def popularity_noise(statement: Statement, n_tasks: int) -> float | None:
