@@ -123,18 +123,24 @@ def _estimator(statistics: Sequence[str], options: GroupOptions, keys: Any, sett
 def group_estimates(fitted: UserGroupBy, statistics: Sequence[str], value: str | None, by: list[str]) -> Estimates:
     """Released numbers of all groups, as pages and tables show them."""
     from apportion.report.estimates import Estimates
-    from apportion.report.group_rows import group_rows, title_of, words_on_groups, words_on_hidden
+    from apportion.report.group_rows import (
+        group_rows,
+        title_of,
+        words_on_groups,
+        words_on_hidden,
+        words_on_noise,
+    )
 
-    title = title_of(statistics, value, by, fitted.of)
+    title, rows = title_of(statistics, value, by, fitted.of), group_rows(fitted, statistics, value)
     return Estimates(
         "group",
-        group_rows(fitted, statistics, value),
+        rows,
         fitted.level,
         fitted.statement_,
         words_on_groups(fitted),
         {"What is estimated": title},
         label=title,
-        warnings=words_on_hidden(fitted),
+        warnings=(*words_on_noise(fitted, rows), *words_on_hidden(fitted)),
     )
 
 

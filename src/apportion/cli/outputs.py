@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import combining, east_asian_width
 
 import click
 
@@ -228,15 +229,30 @@ def print_json(content: Any) -> None:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Format columns of text, the first aligned left and the others right."""
     header, rows = [on_one_line(cell) for cell in header], [[on_one_line(cell) for cell in row] for row in rows]
-    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+    widths = [max(_places(row[k]) for row in (header, *rows)) for k in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+            _filled(cell, width, left=k == 0) for k, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
+
+
+def _filled(cell: str, width: int, *, left: bool) -> str:
+    spaces = " " * (width - _places(cell))
+    return cell + spaces if left else spaces + cell
+
+
+def _places(text: str) -> int:
+    """Return how many places a text takes on a terminal: two for a Chinese character, none for an accent of its own.
+
+    >>> _places("Süd"), _places("急诊"), _places("Su\u0308d")
+    (3, 4, 3)
+    """
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def _plain(content: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from apportion.cli.statistics_outputs import publish
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
-    from apportion.report.estimates import Estimates
+    from apportion.report.estimates import Estimate, Estimates
     from apportion.statistics import UserQuantile
 
 
@@ -148,7 +149,20 @@ def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> 
         "What is estimated": target,
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
     }
-    return Estimates("quantile", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, label=column)
+    told = (fitted.level, fitted.statement_, _caveats(fitted), facts)
+    return Estimates("quantile", rows, *told, label=column, warnings=_warnings(rows))
+
+
+def _warnings(rows: Sequence[Estimate]) -> tuple[str, ...]:
+    """Say so if nothing is known of where a number lies among all rows."""
+    unknown = [row for row in rows if row.ranks is not None and row.ranks[0] <= 0 and row.ranks[1] >= 1]
+    if not unknown:
+        return ()
+    which = "This value" if len(rows) == 1 else f"{len(unknown)} of {len(rows)} values"
+    return (
+        f"{which} may have any rank, so nothing is known of the quantile. There are too few users for this epsilon, or "
+        "a few of them have most rows.",
+    )
 
 
 def _around(rank: float, error: float) -> tuple[float, float]:

@@ -264,7 +264,10 @@ def _explanation(result: Estimates) -> str:
 
 
 def columns_of(result: Estimates) -> dict[str, list[str]]:
-    """Return a table of the estimates by columns. A column with only empty cells is left out."""
+    """Return a table of the estimates by columns. A column with only empty cells is left out.
+
+    So are the intervals that hold together where there is one number.
+    """
     likely = level_in_words(result.level)
     columns = {
         {"mean": "Mean of", "quantile": "Requested rank", "group": "Group"}.get(result.kind, "Coefficient of"): [
@@ -272,7 +275,7 @@ def columns_of(result: Estimates) -> dict[str, list[str]]:
         ],
         "Value" if result.kind == "quantile" else "Estimate": [row.value_in_words for row in result.rows],
         f"{likely} interval": [row.interval_in_words for row in result.rows],
-        "All together": [row.together_in_words for row in result.rows],
+        "All together": [row.together_in_words if len(result.rows) > 1 else _NONE for row in result.rows],
         f"Its rank, with {likely}": [row.ranks_in_words for row in result.rows],
         "Noise (standard deviation)": [_NONE if row.noise is None else number(row.noise) for row in result.rows],
     }

@@ -11,6 +11,7 @@ import numpy as np
 
 from apportion.privacy.purposes import Purpose
 from apportion.report.estimates import Estimate
+from apportion.report.wording import number
 
 if TYPE_CHECKING:
     from apportion.statistics import UserGroupBy
@@ -87,9 +88,10 @@ def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
     The noise is that of the release of norms, which says where users are bounded.
     """
     released = [each for each in fitted.statement_.releases if each.purpose in (Purpose.NORMS, Purpose.GROUPS_OF_USERS)]
-    if not released or not fitted.groups_:
+    found = set(fitted.estimates_)
+    if not released or not fitted.groups_ or (found == {"users"} and _is_undivided(fitted)):  # all count one there
         return ()
-    most, found = math.ceil(2 * released[-1].stddev), set(fitted.estimates_)
+    most = math.ceil(2 * released[-1].stddev)
     who = "who are in far more groups than" if found == {"users"} else "with far more rows than"
     if found & _TOTALS:
         return (
@@ -102,8 +104,37 @@ def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
     )
 
 
+def _is_undivided(fitted: UserGroupBy) -> bool:
+    """Whether all rows are one group."""
+    return [_parts(group) for group in fitted.groups_] == [()]
+
+
+def words_on_noise(fitted: UserGroupBy, rows: Sequence[Estimate]) -> tuple[str, ...]:
+    """Return how many totals may be nothing but noise: those whose interval reaches 0, where none is below 0."""
+    signed = fitted.value_range is not None and fitted.value_range[0] < 0
+    if not set(fitted.estimates_) <= (_TOTALS - {"sum"} if signed else _TOTALS):
+        return ()
+    lost = [row for row in rows if row.interval is not None and row.interval[0] <= 0 <= row.interval[1]]
+    if not lost:
+        return ()
+    if len(rows) > 1:
+        subject = f"{len(lost):,} of {len(rows):,} numbers cannot be told from 0"
+        return (f"{subject}: the noise in them is about as large as they are, or larger.",)
+    noise = "" if lost[0].noise is None else f", which has a standard deviation of {number(lost[0].noise)}"
+    return (
+        f"This number cannot be told from 0: it is drowned by the noise{noise}. There are too few users for this "
+        "epsilon.",
+    )
+
+
 def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
     """Return what the intervals assume, and which groups the threshold of a private list is expected to leave out."""
+    cuts = "as far as released numbers show whom it cuts."
+    if _is_undivided(fitted):
+        several = sum(len(_within(fitted, each)) for each in fitted.estimates_) > 1
+        whose = "Every interval holds for its number; the wider ones hold for all together. They account"
+        they = whose if several else "The interval accounts"
+        return (f"{they} for the noise that privacy added, and for the bound on each user, {cuts}",)
     whose = (
         "Groups borrow from one another, except for histograms and quantiles, and intervals hold on average over groups"
         if fitted.shrink
@@ -111,7 +142,7 @@ def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
     )
     told = [
         f"{whose}; the wider ones hold for all groups together. They account for the noise that privacy added, and "
-        "for the bound on each user over all of its groups, as far as released numbers show whom it cuts."
+        f"for the bound on each user over all of its groups, {cuts}"
     ]
     if fitted.threshold_ is not None:
         told.append(_words_on_threshold(fitted))
