@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ApportionError", "BudgetError", "InputError"]
+__all__ = ["ApportionError", "BudgetError", "EmptyCellError", "InputError"]
 
 
 class ApportionError(Exception):
@@ -36,7 +36,11 @@ class InputError(ApportionError, ValueError):
 
     def inside(self, place: str) -> InputError:
         """Return the same error with the file or study where it occurred."""
-        return InputError(f"{place}: {self.problem}", argument=self.argument, remedy=self.remedy)
+        return type(self)(f"{place}: {self.problem}", argument=self.argument, remedy=self.remedy)
+
+
+class EmptyCellError(InputError):
+    """A cell is empty where rows with empty cells are refused."""
 
 
 def require_format(what: str, stored: object, read: int) -> None:

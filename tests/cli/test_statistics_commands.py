@@ -97,6 +97,37 @@ def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(r
     assert "lost in the noise" not in users
 
 
+def test_how_far_one_user_could_move_each_of_several_means_is_said_by_name(run):
+    rows = run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5).stdout
+    assert re.search(r"could move the mean of cost by up to [\d.]+, of age by up to [\d.]+\.", rows)
+
+
+def test_values_of_any_rank_are_said_to_say_nothing(run, folder):
+    words = "may have any rank, so nothing is known of the quantile"
+    (folder / "few.csv").write_text("who,cost\nann,1\nbob,2\n")
+    few = ("quantile", "few.csv", *QUANTILE[2:], "--epsilon", 0.1, "--seed", 5)
+    assert f"This value {words}" in run(*few, "--at", 0.5, "--page", "page.html").stdout.partition("Guarantee")[0]
+    assert words in (folder / "page.html").read_text(encoding="utf-8")
+    assert run(*few, "--at", 0.5, "--at", 0.9, "--json").json["notes"][0].startswith(f"2 of 2 values {words}")
+    assert words not in run(*QUANTILE, "--at", 0.5, "--epsilon", 20, "--seed", 5).stdout
+
+
+def test_the_terminal_says_whether_a_model_or_a_constant_is_published(run):
+    model = run(*ODDS, "--epsilon", 500, "--seed", 5)
+    constant = run(*ODDS, "--epsilon", 0.1, "--seed", 5)
+    whole = run(*ODDS, "--epsilon", 0.1, "--seed", 5, "--no-floor")
+    assert "What is published is the model" in model.stdout.partition("Guarantee")[0]
+    assert "What is published is a constant: features were not seen" in constant.stdout.partition("Guarantee")[0]
+    assert "What is published" not in whole.stdout
+
+
+def test_an_empty_cell_that_is_refused_comes_with_what_to_do(run, folder):
+    (folder / "gaps.csv").write_text("who,cost,age\nann,1,2\nbob,,3\ncem,3,4\n")
+    refused = run("regress", "gaps.csv", *REGRESS[2:], "--features", "age", "--epsilon", 1, code=2).stderr
+    assert "'cost' is empty in row 2" in refused
+    assert refused.strip().endswith("to leave out such rows, give drop to --missing.")
+
+
 def test_quantiles_are_those_of_the_estimator(run, columns):
     answer = run(*QUANTILE, "--at", 0.9, "--at", 0.5, "--epsilon", 2, "--seed", 5, "--json")
     fitted = UserQuantile([0.9, 0.5], 2.0, value_range=(0.0, 100.0), noise=SeededNoise(5))
@@ -154,7 +185,8 @@ def test_a_table_is_followed_by_what_it_may_miss_and_the_statement(run, command)
     lines = run(*command, "--epsilon", 3, "--window", "spring of 2003").stdout.splitlines()
     lines = lines[2:] if "PUBLIC" in lines[0] else lines
     assert lines[1].startswith("----")
-    assert lines[lines.index("") + 1].startswith(("Guarantee: ", "The interval does not account for"))
+    missed = ("The interval does not account for", "What is published is ", "This value may have any rank")
+    assert lines[lines.index("") + 1].startswith(("Guarantee: ", *missed))
     statement = next(k for k, line in enumerate(lines) if line.startswith("Guarantee: "))
     assert lines[statement - 1] == ""
     assert any("spring of 2003" in line for line in lines)

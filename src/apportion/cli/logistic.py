@@ -210,17 +210,18 @@ def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:
     facts = {
         "Threshold": f"h = {fitted.threshold_:.6g}: further rows of a user add no weight",
         "Steps of the descent": str(fitted.n_steps_),
-        "Model": _part_in_words(fitted.model_part_),
+        "Model": _part_in_words(fitted.model_part_) if fitted.floor else "as fitted, without a floor",
     }
     if fitted.sizes == "public":
         facts = {"Numbers of rows": "public: how many rows each user has is not protected", **facts}
-    caveats = (about, scaled, *features.compared)
-    return Estimates("logistic", rows, fitted.level, fitted.statement_, caveats, facts, label=label)
+    told = (fitted.level, fitted.statement_, (about, scaled, *features.compared), facts)
+    warnings = (f"What is published is {_part_in_words(fitted.model_part_)}.",) if fitted.floor else ()
+    return Estimates("logistic", rows, *told, label=label, warnings=warnings)
 
 
 def _part_in_words(part: float) -> str:
     if part == 0:
         return "a constant: features were not seen to predict better within this budget"
     if part < 1:
-        return f"drawn {1 - part:.0%} of the way towards a constant, which predicted best"
-    return "as fitted"
+        return f"the model, drawn {100 * (1 - part):.0f} % of the way towards a constant, which predicted best"
+    return "the model: features were seen to predict better than a constant"

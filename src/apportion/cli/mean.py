@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +165,7 @@ def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Est
         "What is estimated": _target(fitted),
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
     }
-    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, warnings=_hidden(fitted))
+    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, warnings=_hidden(fitted, values))
 
 
 def _target(fitted: UserMean) -> str:
@@ -199,7 +200,7 @@ def _caveats(fitted: UserMean) -> tuple[str, ...]:
     )
 
 
-def _hidden(fitted: UserMean) -> tuple[str, ...]:
+def _hidden(fitted: UserMean, values: Sequence[str]) -> tuple[str, ...]:
     """How many users with many rows noise may hide, at two standard deviations; nothing for a mean over users."""
     import numpy as np
 
@@ -212,13 +213,15 @@ def _hidden(fitted: UserMean) -> tuple[str, ...]:
     return (
         "The interval does not account for a few users who own most rows and differ from all others: up to about "
         f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
-        f"are not to count with all of their rows. One such user could move {_each(fitted.hidden_user_)}.",
+        f"are not to count with all of their rows. One such user could move {_each(values, fitted.hidden_user_)}.",
     )
 
 
-def _each(moves: Any) -> str:
+def _each(values: Sequence[str], moves: Any) -> str:
     """How far one user could move each mean."""
     import numpy as np
 
     few = [f"{each:.3g}" for each in np.atleast_1d(moves)]
-    return f"the mean by up to {few[0]}" if len(few) == 1 else f"the means by up to {', '.join(few)}"
+    if len(few) == 1:
+        return f"the mean by up to {few[0]}"
+    return "the mean " + ", ".join(f"of {name} by up to {each}" for name, each in zip(values, few, strict=True))

@@ -18,7 +18,7 @@ from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, 
 from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing
 from apportion.cli.progress import Reporter
 from apportion.cli.row_options import Missing, missing_option, said_of_rows, where_option
-from apportion.errors import InputError
+from apportion.errors import EmptyCellError, InputError
 
 if TYPE_CHECKING:
     from apportion.data.row_rules import RowRules
@@ -126,16 +126,20 @@ def read_columns(
 
     names = None if options.columns is None else split_names(options.columns)
     progress, left_out = reporter.of(f"reading {file.name}"), dict[str, int]()
-    table = read_table(
-        file,
-        user=options.user,
-        columns=columns,
-        names=names,
-        single_user=options.sizes == "private",
-        rules=options.rules,
-        left_out=left_out,
-        progress=progress,
-    )
+    try:
+        table = read_table(
+            file,
+            user=options.user,
+            columns=columns,
+            names=names,
+            single_user=options.sizes == "private",
+            rules=options.rules,
+            left_out=left_out,
+            progress=progress,
+        )
+    except EmptyCellError as error:
+        problem, remedy = error.problem.removesuffix("."), "to leave out such rows, give drop to"
+        raise InputError(problem, argument="missing", remedy=remedy) from None
     counted = weak_delta(options.delta, len(table.users.vocabulary)) if options.sizes == "public" else []
     said = said_of_rows(file.name, left_out, "cell in a column that is used")
     for remark in (*said_of_folder(file), *weak_epsilon(options.epsilon), *counted, *said):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from apportion.errors import InputError
+from apportion.errors import EmptyCellError, InputError
 
 TEXT: Final = np.dtypes.StringDType(coerce=False)
 """NumPy's variable-width text, without a Python object per id. It keeps every character, but compares only up to the
@@ -299,9 +299,10 @@ def bad_cell(
     """Return the sentence about one cell, and what to do about it; rows of data are counted from 1."""
     holds = "is empty" if value is None else f"holds {shortened(value)}"
     problem = f"Column {column!r} {holds} in row {row} (counting data rows from 1); expected {expected}"
+    kind = EmptyCellError if value is None else InputError
     if remedy is None:
-        return InputError(f"{problem}.", argument=argument)
-    return InputError(problem, argument=argument, remedy=remedy)
+        return kind(f"{problem}.", argument=argument)
+    return kind(problem, argument=argument, remedy=remedy)
 
 
 def shortened(value: object) -> str:

@@ -197,7 +197,10 @@ class UserERM(ContributionsEstimator, UserRegression):
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
-        """Return the loss's prediction: the score or, for losses of classes, 1 if it is positive and 0 otherwise."""
+        """Return the loss's prediction: the score or, for losses of classes, 1 if it is positive and 0 otherwise.
+
+        This is 0 and not -1 also if labels were -1 and 1, because it is private which of the two forms they had.
+        """
         scores = self.decision_function(X)
         prediction = getattr(loss_of(self.loss), "prediction", None)
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
