@@ -242,3 +242,12 @@ def test_lists_records_and_bytes_are_refused_as_text_and_in_expressions(tmp_path
     assert read(rules=RowRules(where="kind > 1")).endswith("expected a number, as the expression does.")
     pyarrow.parquet.write_table(pa.table({"who": [1, 2], "kind": cells.take([1, 1])}), tmp_path / "odd.parquet")
     assert re.search(said.replace("row 2", "row 1"), read(columns={"kind": "text"}))
+
+
+def test_a_column_of_decimal_commas_is_one_of_numbers_without_being_named_as_one(tmp_path):
+    path = write(tmp_path, "who;cost;ward\n1;2,5;1,a\n2;-3,25;2,b\n3; 4;3\n")
+    table = read_table(path, user="who", columns={"cost": "number or text", "ward": "number or text"})
+    assert table.numbers["cost"].tolist() == [2.5, -3.25, 4.0]
+    assert list(table.texts) == ["ward"]
+    kept = read_table(path, user="who", columns={}, rules=RowRules(where="cost > 2.4"))
+    assert kept.n_rows == 2

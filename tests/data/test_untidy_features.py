@@ -84,3 +84,13 @@ def test_features_that_are_none_are_refused_before_anything_is_spent(recommender
     silent = ItemFeatures.from_frame(pa.table({"item": np.arange(10), "genre": ["z"] * 10}), space=known.space)
     with pytest.raises(InputError, match="got no informative ones"):
         recommender(1.0, features=silent).fit(data)
+
+
+def test_numbers_with_a_decimal_comma_are_numbers_and_not_words(tmp_path):
+    for name, lines in (("comma", "1;2,5;1,5 x\n2;-4;2\n3;;x\n"), ("point", "1;2.5;1,5 x\n2;-4;2\n3;;x\n")):
+        (tmp_path / name).write_text(f"item;price;size\n{lines}", encoding="utf-8")
+    comma, point = (ItemFeatures.read(tmp_path / name) for name in ("comma", "point"))
+    assert [group.kind for group in comma.space.groups] == ["number", "categorical"]
+    np.testing.assert_array_equal(comma.rows.values, point.rows.values)
+    codes = ItemFeatures.from_frame(pa.table({"item": [1, 2], "code": ["01234", "99"]}))
+    assert [group.kind for group in codes.space.groups] == ["categorical"]

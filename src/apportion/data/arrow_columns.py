@@ -334,11 +334,18 @@ def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     lower = pc.utf8_lower(cells)
     if len(cells) and pc.all(pc.is_in(lower, value_set=pa.array(_TRUTHS, pa.large_string()))).as_py():
         return pc.equal(lower, _TRUTHS[0]).cast(pa.float64())
-    cells = pc.replace_substring_regex(cells, _DECIMAL_COMMA, r"\1.\2")
+    cells = with_decimal_points(cells)
     position = first_failing(cells, casts_to(pa.float64()))
     if position is not None:
         raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
     return cells.cast(pa.float64())
+
+
+def with_decimal_points(cells: pa.Array) -> pa.Array:
+    """Return texts, of which numbers with a decimal comma have a point."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring_regex(cells, _DECIMAL_COMMA, r"\1.\2")
 
 
 def is_truth(cell: str) -> bool:

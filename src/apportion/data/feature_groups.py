@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from apportion.data.arrow_columns import casts_to, with_decimal_points
 from apportion.data.arrow_texts import is_text
 from apportion.errors import InputError
 
@@ -205,6 +206,8 @@ def _numbers(table: pa.Table, column: str) -> tuple[NDArray[np.int64], NDArray[n
     cells = _cells(table, column)
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
+    if is_text(cells.type):
+        cells = _pointed(cells)
     try:
         numbers = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -258,6 +261,13 @@ def _cells(table: pa.Table, column: str) -> Any:
     return pa.concat_arrays(joined.chunks) if isinstance(joined, pa.ChunkedArray) else joined
 
 
+def _pointed(cells: Any) -> Any:
+    """Return texts, of which numbers with a decimal comma have a point."""
+    import pyarrow.compute as pc
+
+    return with_decimal_points(pc.utf8_trim_whitespace(cells))
+
+
 def _as_text(cells: Any, column: str) -> Any:
     import pyarrow as pa
 
@@ -282,6 +292,8 @@ def _suggested(table: pa.Table, column: str, separator: str) -> FeatureKind:
     if not is_text(cells.type):
         return "categorical"
     text = cells.drop_null()
+    if pc.any(pc.match_substring(text, ",")).as_py() and casts_to(pa.float64())(_pointed(text)):
+        return "number"  # with decimal commas; text that reads as a number, such as 01234, is text
     if pc.any(pc.match_substring(text, separator)).as_py():
         return "multivalent"
     spaced = pc.sum(pc.match_substring(text, " ")).as_py() or 0

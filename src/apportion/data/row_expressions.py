@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from apportion.data.arrow_columns import casts_to, first_failing, texts_of
+from apportion.data.arrow_columns import casts_to, first_failing, texts_of, with_decimal_points
 from apportion.data.arrow_texts import is_text
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -372,7 +372,7 @@ def _cells(cells: pa.Array, name: str, held: Held, first_row: int) -> pa.Array:
     if is_text(cells.type):
         import pyarrow.compute as pc
 
-        cells = pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
+        cells = with_decimal_points(pc.utf8_trim_whitespace(cells.cast(pa.large_string())))
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     if not pa.types.is_null(cells.type):

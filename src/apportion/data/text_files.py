@@ -271,8 +271,8 @@ def is_number(cell: str) -> bool:
 
 
 def held_by(cell: str | None) -> HeldKind:
-    """Return what a cell of text holds: a number, unless it is a time or another text."""
-    if cell is None or is_number(cell):
+    """Return what a cell of text holds: a number, also with a decimal comma, unless it is a time or another text."""
+    if cell is None or is_number(cell) or has_decimal_comma(cell.strip()):
         return "number"
     try:
         datetime.fromisoformat(cell.strip())
