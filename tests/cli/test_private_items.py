@@ -38,6 +38,7 @@ def test_a_list_from_the_data_is_said_to_protect_nobody_who_holds_an_item_alone(
     said = answered("fit", owned, "--epsilon", 20, "--items", "from-data", "--out", "m", *QUICK)
     assert 777 in list(load("m").task_ids)
     assert "Not protected: who holds an item that nobody else holds." in said.stdout
+    assert "No item list was given" not in said.stderr, "it was asked for"
     page = answered("audit", "m", "--data", owned, "--users", 1, "--canaries", 0)
     assert "the statement says that this is not protected" in page.stdout
 

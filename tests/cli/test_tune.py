@@ -33,6 +33,7 @@ def test_a_search_writes_a_model_with_its_card_and_page(run, ratings, folder):
     assert card == json.loads(run("card", "m").stdout)
     assert "Privacy card" in (folder / "m/report.html").read_text(encoding="utf-8")
     assert "for all tries and the choice" in result.stdout
+    assert "\nNot protected: who holds an item that nobody else holds.\n" in result.stdout.partition("Unit:")[0]
     assert f"dimension = {model.settings['dimension']}" in result.stdout
 
 

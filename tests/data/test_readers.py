@@ -295,7 +295,7 @@ TEXT_REFUSED = {
     "text time": ("1,2,3.5,9\n2,2,1,noon\n", "Column 'timestamp' holds 'noon' in row 2 .* a time"),
     "short row": ("1,2,3.5,9\n2,2,1\n", r"Row 2 .* has 3 columns where 4 were expected: '2,2,1'"),
     "long row": ("1,2,3.5,9\n2,2,1,8,7\n", "Row 2 .* has 5 columns where 4 were expected"),
-    "no rows": ("", "There are no rows; expected at least two in columns userId, movieId, rating, timestamp"),
+    "no rows": ("", "There are no rows; expected some in columns userId, movieId, rating, timestamp"),
     "one user": ("1,2,3.5,9\n1,3,1,8\n", "Column 'userId' holds the same user 1 in every row"),
     "repeated": ("1,2,3.5,9\n2,2,1,8\n1,2,4,7\n", "User 1 has item 2 in row 1 and again in row 3"),
 }

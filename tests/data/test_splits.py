@@ -98,7 +98,7 @@ def test_no_held_out_users_are_no_trouble():
 
 def test_impossible_splits_are_refused():
     data, rng = random_data(0), np.random.default_rng(0)
-    with pytest.raises(InputError, match=r"Cannot hold out 20 \+ 20 users: only 24 of 30 users have 5 or more"):
+    with pytest.raises(InputError, match=r"Cannot hold out 20 \+ 20 users for validation and test: only 24 of 30 users have the 5 observations that this takes"):
         data.split_by_users(rng, 20, 20)
     with pytest.raises(InputError, match=r"Expected 0 < history < 1, got 1\.0"):
         data.split_by_users(rng, 1, 1, history=1.0)
@@ -106,7 +106,7 @@ def test_impossible_splits_are_refused():
         data.split_by_users(rng, -1, 1)
     with pytest.raises(InputError, match=r"add up to 1, got \(0\.8, 0\.3\)"):
         data.split_by_value(rng, (0.8, 0.3))
-    with pytest.raises(InputError, match=r"A fraction 0\.1 of 3 observations is less than one"):
+    with pytest.raises(InputError, match=r"too few observations to divide: a fraction of 0\.1 of 3 is none"):
         Interactions.from_arrays([1, 2, 3], [1, 1, 1]).split_by_value(rng)
 
 

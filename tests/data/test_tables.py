@@ -142,7 +142,7 @@ REFUSED = {
     "no text": ("1,2,a\n2,3,\n", "Column 'ward' is empty in row 2"),
     "no user": ("1,2,a\n,3,b\n", "Column 'who' is empty in row 2"),
     "one user": ("1,2,a\n1,3,b\n", "Column 'who' holds the same user 1 in every row"),
-    "no rows": ("", "There are no rows; expected at least two in columns who, cost, ward"),
+    "no rows": ("", "There are no rows; expected some in columns who, cost, ward"),
     "short row": ("1,2,a\n2,3\n", "Row 2 (counting data rows from 1) has 2 columns where 3 were expected: '2,3'"),
 }
 

@@ -82,6 +82,13 @@ def test_the_summary_admits_a_baseline_that_does_better():
     assert "would do better" not in summary(compare(private=0.9), ROLES)
 
 
+@pytest.mark.parametrize(("private", "behind"), [(0.93004, False), (0.93006, True)])
+def test_a_figure_that_reads_the_same_is_not_called_better(private, behind):
+    roles = Roles("private, ε = 1", "without privacy", ("item and user means",), simple="item and user means")
+    assert ("is behind item and user means" in summary(compare(private), roles)) is behind
+    assert ("would do better" in summary(compare(private), roles)) is behind
+
+
 def test_higher_is_better_for_recall():
     figures = {"p": 0.3, "t": 0.4, "b": 0.2}
     recall = Comparison({name: Evaluation({"recall@20": MetricValue(value, 50)}) for name, value in figures.items()})

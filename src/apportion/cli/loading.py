@@ -270,6 +270,6 @@ def remarks_on(kind: Kind, options: DataOptions, has_value: bool, data: UserData
         yield f"Treating the rows as {kind}: {reason} (--{other} overrides this)."
     if options.items == ITEMS_FROM_DATA:
         yield (
-            f"No item list was given ({item_list}): the {data.n_tasks} items in the data are declared public. "
+            f"The {data.n_tasks} items in the data are declared public ({item_list} gives a list instead). "
             "Not protected: who holds an item that nobody else holds."
         )

@@ -252,7 +252,8 @@ def _print_result(result: Tuned, target: Path, as_json: bool) -> None:
         f"Score: {result.score:.4g} with noise of about {result.score_noise:.2g} ({result.score_name}).\n"
         f"Guarantee: ({statement.epsilon!r}, {statement.delta!r})-differential privacy for all tries and the choice; "
         f"spent: epsilon = {rounded_up(cost.epsilon):g}.\n"
-        f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
+        + "".join(f"Not protected: {sentence}.\n" for sentence in statement.unprotected)
+        + f"Without tuning, one try: epsilon = {rounded_up(cost.one_try.epsilon):g} at the same delta.\n"
         f"Unit: {statement.unit}. Neighbours: {statement.neighbours.relation}.\n"
         f"Tuning: {statement.tuning}.\n"
         f"\nModel: {target}\nCard: {target / 'privacy-card.json'}"

@@ -117,7 +117,7 @@ class RowRules:
                 append(kept, n_kept + 1)
             n_kept += kept.num_rows
         if not n_kept:
-            problem = f"{_why_none(n_rows, left_out)}; expected at least two in columns {', '.join(roles)}."
+            problem = f"{_why_none(n_rows, left_out)}; expected some in columns {', '.join(roles)}."
             raise InputError(problem, argument=None)
 
     def kept(

@@ -132,7 +132,7 @@ def _edges(n_observations: int, fractions: tuple[float, ...]) -> NDArray[np.int6
     for fraction, size in zip(fractions, np.diff(edges), strict=True):
         if fraction > 0 and size == 0:
             raise InputError(
-                f"A fraction {fraction} of {n_observations} observations is less than one of them.",
+                f"There are too few observations to divide: a fraction of {fraction} of {n_observations} is none.",
                 argument="fractions",
             )
     return edges
@@ -147,8 +147,8 @@ def _choose_users(data: Interactions, rng: np.random.Generator, n_validation: in
     wanted = n_validation + n_test
     if wanted > len(eligible):
         raise InputError(
-            f"Cannot hold out {n_validation} + {n_test} users: only {len(eligible)} of {data.n_users} users "
-            f"have {MIN_OBSERVATIONS_HELD_OUT} or more observations.",
+            f"Cannot hold out {n_validation} + {n_test} users for validation and test: only {len(eligible)} of "
+            f"{data.n_users} users have the {MIN_OBSERVATIONS_HELD_OUT} observations that this takes.",
             argument=None,
         )
     return rng.choice(eligible, size=wanted, replace=False)

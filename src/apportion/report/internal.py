@@ -239,6 +239,8 @@ def _figures(line: Line) -> list[str]:
 
 
 def _is_better(one: float, other: float, metric: str) -> bool:
+    """Whether a figure is better than another as they are shown, with four decimals."""
+    one, other = round(one, 4), round(other, 4)
     return one < other if metric in _LOWER_IS_BETTER else one > other
 
 
