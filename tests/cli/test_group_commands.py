@@ -235,6 +235,16 @@ def test_dates_are_divided_into_weeks_under_one_budget_of_a_user(run, folder):
     assert release["shape"] == [3, 1], "one release for all weeks"
 
 
+def test_rows_without_a_date_are_counted_on_the_terminal(run, folder):
+    days = ("2024-12-29", "29.12.2024", "1735430400")
+    rows = [f"{user},{day}" for user in range(300) for day in days]
+    (folder / "trend.csv").write_text("\n".join(["who,when", *rows]))
+    asked = ("count", "trend.csv", "--by", "when:week", *COMMON)
+    said = "600 of 900 rows hold no date in column 'when', such as '29.12.2024'; a date is written as 2025-11-30."
+    assert said in run(*asked).stderr
+    assert "hold no date" not in run(*asked, "--where", "when = '2024-12-29'").stderr
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

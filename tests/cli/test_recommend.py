@@ -51,6 +51,16 @@ def test_rows_of_unknown_items_are_left_out_with_a_remark(run, fitted, write, ro
     assert result.json == run("recommend", model, known, "--json").json
 
 
+def test_no_option_is_named_that_the_command_lacks(run, fitted, write):
+    untidy = write("untidy.csv", "user,item,rating", [(1, 3, 4), (1, 3, 5), (1, 4, "")])
+    said = run("recommend", fitted / "ratings", untidy).stderr
+    assert "1 row repeated a user and an item; rule: last.\n" in said
+    assert "1 row had an empty user, item, value or time; they were left out.\n" in said
+    two = write("two.csv", "user,item,rating", [(1, 3, 4), (1, 3, 5), (2, 3, 4)])
+    fit = run("fit", two, "--epsilon", 1, "--items", "from-data", "--out", "m")
+    assert "1 row repeated a user and an item; rule: last (--repeats changes it)." in fit.stderr
+
+
 def test_values_outside_the_scale_of_the_model_are_said(run, fitted, write):
     history = write("history.csv", "user,item,rating", [(1, 1, -3.0), (1, 2, 4.0), (2, 1, 9.0)])
     said = run("recommend", fitted / "ratings", history, "--json").stderr

@@ -36,6 +36,14 @@ def test_a_fit_of_a_folder_is_the_fit_of_the_file(run, ratings, users, folder):
     assert (folder / "one/statement.json").read_bytes() == (folder / "two/statement.json").read_bytes()
 
 
+def test_a_folder_knows_its_own_columns_whatever_they_are_called(run, ratings, users, folder):
+    (folder / "odd.csv").write_text((folder / ratings).read_text().replace("user,item", "actor,repo", 1))
+    run("shard", "odd.csv", "--user", "actor", "--item", "repo", "--out", "odd")
+    for data, out in ((users, "one"), ("odd", "two")):
+        run("fit", data, *SMALL, "--out", out)
+    assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
+
+
 def test_rows_below_a_value_are_left_out_of_a_folder_as_of_a_file(run, ratings, users, write, folder):
     listed = write("items.csv", "item", [(item,) for item in range(40)])
     for data, out in ((ratings, "one"), (users, "two")):

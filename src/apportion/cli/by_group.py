@@ -14,6 +14,7 @@ from apportion.cli.group_options import DELTA, GroupOptions
 from apportion.cli.outputs import print_json, table
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_outputs import publish
+from apportion.data.vocabulary import shortened
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
@@ -58,7 +59,7 @@ def run_by_group(
         columns, texts = [] if value is None else [value], [column for column, _ in options.bins_by]
         with given_rows(file, options, columns, reporter, by=texts) as rows:
             made = _estimator(statistics, options, keys, {**settings, "engine": rows.engine})
-            by = _in_bins(rows.by, options)
+            by = _in_bins(rows.by, options, reporter)
             fitted = made.fit(rows.values, users=rows.users, by=by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
@@ -67,11 +68,18 @@ def run_by_group(
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
 
 
-def _in_bins(by: Sequence[Any], options: GroupOptions) -> list[Any]:
+def _in_bins(by: Sequence[Any], options: GroupOptions, reporter: Reporter) -> list[Any]:
     """Return the columns that divide rows into groups, dates as the bins of time that they are in."""
-    from apportion.data.time_bins import in_bins
+    from apportion.data.time_bins import NO_DATE, in_bins, undated
 
-    pairs = zip(by, options.bins_by, strict=True)
+    pairs = list(zip(by, options.bins_by, strict=True))
+    for column, (name, size) in pairs:
+        n_rows, one = undated(column) if size is not None else (0, "")
+        if n_rows:
+            reporter.say(
+                f"{n_rows} of {len(column.codes)} rows hold no date in column {name!r}, such as {shortened(one)}; a "
+                f"date is written as 2025-11-30. They are in the group {NO_DATE!r}."
+            )
     return [column if size is None else in_bins(column, size) for column, (_, size) in pairs]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from apportion.cli.loading import kind_of, remarks_on, rules_of, value_choice
 from apportion.cli.options import DataOptions, Kind
 from apportion.cli.row_options import refuse_rules
 from apportion.data.item_lists import on_list
-from apportion.data.on_disk import UserFolder
+from apportion.data.on_disk import FolderManifest, UserFolder
 from apportion.data.users import Users
 from apportion.data.vocabulary import Vocabulary
 from apportion.errors import InputError
@@ -31,6 +31,8 @@ class LoadedFolder:
 
 def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
     """Open a folder of users without loading it. Its values are looked at once, shard by shard."""
+    made = FolderManifest.read(path)
+    options = replace(options, user=options.user or made.user, item=options.item or made.item)  # of any name
     has_value, kind = kind_of(path, options)
     refuse_rules(options, path.name, "choose rows before `apportion shard`", unless="drop")
     data = UserFolder.open(path, value=value_choice(kind, options))

@@ -14,7 +14,7 @@ from apportion.cli.cautions import said_of_folder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.option_types import ITEMS_FROM_DATA
 from apportion.cli.options import DataOptions, Kind
-from apportion.cli.row_options import said_of_rows
+from apportion.cli.row_options import if_option, said_of_rows
 from apportion.data import IGNORE, Interactions
 from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list
@@ -111,7 +111,7 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
         **settings,
     )
     chosen = _columns_chosen(source, options, value, time)
-    joined = f"repeated a user and an item; rule: {repeats} (--repeats changes it)."
+    joined = f"repeated a user and an item; rule: {repeats}{if_option('repeats', ' (--repeats changes it)')}."
     said = said_of_rows(name_of(path), left_out, "user, item, value or time", repeats=joined)
     return ReadRows(data, rules, (*chosen, *said, *_alike(path, data)))
 

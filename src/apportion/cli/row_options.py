@@ -45,11 +45,17 @@ def said_of_rows(name: str, left_out: Mapping[str, int], cells: str, **further: 
     """
     reasons = {
         "where": "did not fulfil --where; they were left out.",
-        "missing": f"had an empty {cells}; they were left out (--missing refuse refuses them).",
+        "missing": f"had an empty {cells}; they were left out{if_option('missing', ' (--missing refuse refuses them)')}.",
     }
     for rule, reason in (reasons | further).items():
         if n_rows := left_out.get(rule, 0):
             yield f"{name}: {n_rows} row{'s' if n_rows > 1 else ''} {reason}"
+
+
+def if_option(name: str, words: str) -> str:
+    """Return words on an option if the command that is running has it; nothing otherwise."""
+    context = click.get_current_context(silent=True)
+    return words if context is not None and any(option.name == name for option in context.command.params) else ""
 
 
 def refuse_rules(given: Any, name: str, instead: str, *, unless: Missing | None) -> None:

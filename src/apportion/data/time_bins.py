@@ -34,6 +34,19 @@ def in_bins(column: EncodedIds, size: Bin) -> EncodedIds:
     return EncodedIds(column.column, codes[column.codes], Vocabulary(as_text(found, "group"), name="group"))
 
 
+def undated(column: EncodedIds) -> tuple[int, str]:
+    """Return how many rows hold no date, and what one of them holds; nothing is released of this.
+
+    >>> from apportion.data.encoding import encode_ids
+    >>> undated(encode_ids(["2024-12-30", "30.12.2024", "30.12.2024"], "when", name="date"))
+    (2, '30.12.2024')
+    """
+    texts = texts_of(column.vocabulary)
+    unreadable = np.array([bin_of(text, "day") == NO_DATE for text in texts], bool)
+    rows = np.flatnonzero(unreadable[column.codes])
+    return (len(rows), texts[column.codes[rows[0]]]) if len(rows) else (0, "")
+
+
 def bin_of(text: str, size: Bin) -> str:
     """Return the bin of one date.
 
