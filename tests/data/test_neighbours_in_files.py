@@ -6,10 +6,13 @@ import json
 import sqlite3
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
+from apportion.data.formats import parquet
 from apportion.data.row_rules import RowRules
 from apportion.data.tables import read_table
 from apportion.errors import InputError
@@ -103,6 +106,20 @@ def test_a_second_column_of_times_in_json_is_refused(tmp_path):
         stream.write('{"user": "zz", "item": "i0", "rating": 3, "ts": 5}\n')
     with pytest.raises(InputError, match="It is not clear which column holds times"):
         load_data(path, DataOptions())
+
+
+def test_a_second_column_of_times_is_refused_in_parts_too_and_in_a_format_that_does_not_say(tmp_path, monkeypatch):
+    rows = [[*row, 1] for row in small_rows()]
+    for name in ("a.jsonl", "b.jsonl"):
+        written(tmp_path / name, rows, ("user", "item", "rating", "timestamp", "ts"))
+    with pytest.raises(InputError, match="It is not clear which column holds times"):
+        load_data(tmp_path, DataOptions())
+    table = pa.table(dict(zip(("user", "item", "rating", "time", "ts"), zip(*rows, strict=True), strict=True)))
+    pq.write_table(table, tmp_path / "a.parquet")
+    load_data(tmp_path / "a.parquet", DataOptions())  # whose schema nobody's rows change
+    monkeypatch.delattr(parquet._OpenParquet, "schema_from_rows")
+    with pytest.raises(InputError, match="It is not clear which column holds times"):
+        load_data(tmp_path / "a.parquet", DataOptions())
 
 
 def test_a_time_in_one_row_alone_leaves_the_rows_of_others(tmp_path):

@@ -20,7 +20,7 @@ from apportion.data.columns import ColumnChoice, choose_columns, usually
 from apportion.data.item_lists import on_list
 from apportion.data.query_tables import is_query
 from apportion.data.row_rules import RowRules
-from apportion.data.sources import OpenTable, Place, name_of, naming, open_table
+from apportion.data.sources import OpenTable, Place, name_of, naming, open_table, rows_say_schema
 from apportion.data.user_data import UserData
 from apportion.errors import InputError
 
@@ -168,7 +168,7 @@ def _time_choice(source: OpenTable, options: DataOptions, has_value: bool) -> Co
 
 def _refuse_guess(source: OpenTable, usual: Sequence[str]) -> None:
     """Refuse to guess where it is rows that say which columns there are, or what they hold: one user's would decide."""
-    if getattr(source, "schema_from_rows", False):
+    if rows_say_schema(source):
         problem = f"It is not clear which column holds times ({', '.join(usual)})"
         raise InputError(problem, argument="timestamp", remedy="name it with")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
-from apportion.data.sources import CellKind, Found, HeldKind, Opening, OpenTable, format_of
+from apportion.data.sources import CellKind, Found, HeldKind, Opening, OpenTable, format_of, rows_say_schema
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class _SeveralTables:
         first = parts[0]
         self.names = (*first.table.names, *first.folders)
         self.untyped = first.table.untyped
+        self.schema_from_rows = any(rows_say_schema(part.table) for part in parts)
         for part in parts[1:]:
             self._check(part, first)
 

@@ -27,7 +27,7 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CellKind", "HeldKind", "OpenTable", "Place", "TableFormat", "held_kind", "name_of", "open_table"]
+__all__ = ["CellKind", "HeldKind", "OpenTable", "Place", "TableFormat", "held_kind", "name_of", "open_table", "rows_say_schema"]
 
 Place = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """Where a table is: a file, folder or pattern, several of them, or the URL of a PostgreSQL database."""
@@ -77,6 +77,13 @@ class OpenTable(Protocol):
     def ordered(self) -> bool:
         """Whether the order of rows means something, as in a file. Rows of a database have no order."""
 
+    @property
+    def schema_from_rows(self) -> bool:
+        """Whether rows say which columns there are, or what they hold, as in JSON lines: one user's could for all.
+
+        Ask `rows_say_schema`, since a format of another package may not have it.
+        """
+
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         """Return what some columns hold, judged by the head of the file."""
 
@@ -114,6 +121,11 @@ class TableFormat(Protocol):
 
     def rows_as_text(self, file: Path) -> list[list[str]]:
         """Return all cells of a small file as text, row by row; the column names first, if the file has them."""
+
+
+def rows_say_schema(table: OpenTable) -> bool:
+    """Whether it is rows that say which columns a table has, or what they hold; so it is of a format that is silent."""
+    return bool(getattr(table, "schema_from_rows", True))
 
 
 def open_table(

@@ -15,6 +15,7 @@ from apportion.data.sources import held_kind, rows_of
 class OpenOrc:
     untyped = False
     ordered = True
+    schema_from_rows = False
 
     def __init__(self, file):
         self._table = pa.orc.read_table(file)

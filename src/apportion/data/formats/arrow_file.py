@@ -24,6 +24,7 @@ class _OpenArrow:
 
     untyped = False
     ordered = True
+    schema_from_rows = False
 
     def __init__(self, file: Path) -> None:
         self._file = file

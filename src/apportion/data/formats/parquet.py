@@ -25,6 +25,7 @@ class _OpenParquet:
 
     untyped = False
     ordered = True
+    schema_from_rows = False
 
     def __init__(self, file: Path) -> None:
         with _opened(file) as source:

@@ -38,6 +38,7 @@ class _OpenText:
 
     untyped = True
     ordered = True
+    schema_from_rows = False
 
     def __init__(self, file: Path, layout: Layout) -> None:
         self._file, self._layout = file, layout

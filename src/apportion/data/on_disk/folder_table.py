@@ -24,6 +24,7 @@ class FolderTable:
 
     untyped = False
     ordered = False
+    schema_from_rows = False
 
     def __init__(self, folder: Path) -> None:
         self._manifest = FolderManifest.read(folder)

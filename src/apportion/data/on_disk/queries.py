@@ -26,6 +26,7 @@ class QueryTable:
 
     untyped = False
     ordered = False
+    schema_from_rows = False
 
     def __init__(self, query: str, database: str | None) -> None:
         in_postgres = database is not None and database.startswith(("postgresql://", "postgres://"))
