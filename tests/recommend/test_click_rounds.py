@@ -16,6 +16,7 @@ from apportion.recommend.click_rounds import (
     Focus,
     ReleasedVectors,
     Rounds,
+    RowPrior,
     clear_of_noise,
     default_rounds,
     denoised_for_all,
@@ -53,7 +54,7 @@ def test_a_last_round_about_all_tasks_knows_those_of_the_round_before_better():
     turned = truth[:400] @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
     before, last = (ReleasedVectors(each + rng.standard_normal(each.shape), 1.0) for each in (turned, truth))
     among = np.arange(800) < 400
-    found = denoised_for_all(last, before, among, np.ones(800), 0.03, 20)
+    found = denoised_for_all(last, before, among, RowPrior(np.ones(800), 0.03, 20))
     errors = np.square(found.mean - truth).mean(axis=1)
     assert errors[among].mean() == pytest.approx(1 / 3, abs=0.05)  # what theory says of two looks, and of one
     assert errors[~among].mean() == pytest.approx(1 / 2, abs=0.05)
@@ -66,7 +67,9 @@ def test_releases_of_two_rounds_tell_more_than_the_last_one():
     turned = truth @ np.linalg.qr(rng.standard_normal((3, 3)))[0]  # what another round calls the same directions
     before, last = (ReleasedVectors(each + rng.standard_normal(each.shape), 1.0) for each in (turned, truth))
     among = np.arange(450) < 400
-    alone, both = (denoised_together(some, among, np.ones(450), 0.03, 20) for some in ([last], [before, last]))
+    alone, both = (
+        denoised_together(some, among, RowPrior(np.ones(450), 0.03, 20)) for some in ([last], [before, last])
+    )
     errors = [float(np.square(found.mean[among] - truth).mean()) for found in (alone, both)]
     assert errors[0] == pytest.approx(1 / 2, abs=0.05)  # what theory says of one look, and of two
     assert errors[1] == pytest.approx(1 / 3, abs=0.05)

@@ -70,7 +70,9 @@ def test_the_time_window_is_said_to_be_declared_only_if_it_was(model):
 
 def test_each_mechanism_is_named_once_and_as_it_is_called(model):
     listed = replace(model.statement.releases[0], mechanism_words="Gaussian, keys above a threshold")
-    text = Outline(public_page(copy_with(model, replace(model.statement, releases=(*model.statement.releases, listed)))))
+    text = Outline(
+        public_page(copy_with(model, replace(model.statement, releases=(*model.statement.releases, listed))))
+    )
     assert "Mechanism: Gaussian; Gaussian, keys above a threshold." in text.text
 
 

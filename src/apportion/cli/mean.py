@@ -165,7 +165,9 @@ def _estimates(fitted: UserMean, values: tuple[str, ...], ranges: Ranges) -> Est
         "What is estimated": _target(fitted),
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
     }
-    return Estimates("mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, warnings=_hidden(fitted, values))
+    return Estimates(
+        "mean", rows, fitted.level, fitted.statement_, _caveats(fitted), facts, warnings=_hidden(fitted, values)
+    )
 
 
 def _target(fitted: UserMean) -> str:

@@ -43,9 +43,10 @@ def said_of_rows(name: str, left_out: Mapping[str, int], cells: str, **further: 
         cells: which cells must not be empty.
         further: what to say about other rules, after the number of rows.
     """
+    refusing = if_option("missing", " (--missing refuse refuses them)")
     reasons = {
         "where": "did not fulfil --where; they were left out.",
-        "missing": f"had an empty {cells}; they were left out{if_option('missing', ' (--missing refuse refuses them)')}.",
+        "missing": f"had an empty {cells}; they were left out{refusing}.",
     }
     for rule, reason in (reasons | further).items():
         if n_rows := left_out.get(rule, 0):

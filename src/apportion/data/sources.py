@@ -27,7 +27,17 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CellKind", "HeldKind", "OpenTable", "Place", "TableFormat", "held_kind", "name_of", "open_table", "rows_say_schema"]
+__all__ = [
+    "CellKind",
+    "HeldKind",
+    "OpenTable",
+    "Place",
+    "TableFormat",
+    "held_kind",
+    "name_of",
+    "open_table",
+    "rows_say_schema",
+]
 
 Place = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """Where a table is: a file, folder or pattern, several of them, or the URL of a PostgreSQL database."""

@@ -38,9 +38,11 @@ def held_out_rows(
         voters: users whose hash is in this lowest fraction hold out rows.
         most: the most rows of one user; the row with the largest hash is never held out.
     """
-    own = keyed_words(key, users)
+    own, held = keyed_words(key, users), np.zeros(len(tasks), bool)
     if active_backend() == "compiled":
-        return _by_kernel(key, own, indptr, np.ascontiguousarray(tasks, np.int32), fraction, voters, most)
+        limits = _Arguments(n_users=len(own), most=most, users_below=_end(voters), rows_below=_end(fraction))
+        _mark_by_kernel(key, limits, indptr=indptr, tasks=np.ascontiguousarray(tasks, np.int32), users=own, held=held)
+        return held
     voting = np.flatnonzero(_below(own, voters))
     sizes = np.diff(indptr)[voting]
     asked = np.arange(sizes.sum()) + np.repeat(indptr[voting] - np.cumsum(sizes) + sizes, sizes)
@@ -50,27 +52,15 @@ def held_out_rows(
     low = low[np.lexsort((hashes[low], asking[low]))]
     small, owner = asked[low], asking[low]
     rank = np.arange(len(small)) - np.searchsorted(owner, owner)
-    held = np.zeros(len(tasks), bool)
     held[small[rank < np.minimum(most, np.diff(indptr) - 1)[owner]]] = True
     return held
 
 
-def _by_kernel(
-    key: bytes,
-    own: NDArray[np.uint64],
-    indptr: NDArray[np.int64],
-    tasks: NDArray[np.int32],
-    fraction: float,
-    voters: float,
-    most: int,
-) -> NDArray[np.bool_]:
-    held = np.zeros(len(tasks), bool)
-    arguments = _Arguments(n_users=len(own), most=most, users_below=_end(voters), rows_below=_end(fraction))
-    arrays: dict[str, NDArray[Any]] = {"indptr": indptr, "tasks": tasks, "users": own, "held": held}
+def _mark_by_kernel(key: bytes, arguments: _Arguments, **arrays: NDArray[Any]) -> None:
+    """Mark the rows in the array `held`."""
     for name, array in arrays.items():
         setattr(arguments, name, array.ctypes.data)
     kernel.held_out(key, arguments)
-    return held
 
 
 class _Arguments(ctypes.Structure):

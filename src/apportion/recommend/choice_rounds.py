@@ -22,12 +22,12 @@ from apportion.allocation.weightings import OnTasks, SplitByValue, places_in_sca
 from apportion.data.users import UserParts, Users
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.counts import ReleasedPopularity
-from apportion.linalg.places import Place
 from apportion.privacy import Plan, Purpose, Rows, Session, Share
 from apportion.privacy.contributions import HeldOut, Kernels, RowsOf, TaskMoments, Votes, Weighting
 from apportion.recommend.click_rounds import (
     FEW,
     ReleasedVectors,
+    RowPrior,
     beside_popularity,
     denoised_for_all,
     denoised_together,
@@ -224,10 +224,10 @@ class ChoiceRounds:
                     break
             if k == len(shares) - 1:
                 released = self._released(k, items, share, np.ones_like(among))
-                rows = denoised_for_all(released, past[-1], among, *self._given(items))
+                rows = denoised_for_all(released, past[-1], among, self._prior(items))
             else:
                 past = [*past, self._released(k, items, share, among)][-_TOGETHER:]
-                rows = denoised_together(past, among, *self._given(items))
+                rows = denoised_together(past, among, self._prior(items))
             items = replace(items, rows=rows)
         return Choices(items, trust, chosen)
 
@@ -237,9 +237,9 @@ class ChoiceRounds:
         dimension = items.rows.mean.shape[1]
         return worth_learning(items.popularity, mu, dimension, clear=_CLEAR_FOR_ROUNDS, least_held=_LEAST_HELD)
 
-    def _given(self, items: Items) -> tuple[Floats, float, int, Place]:
-        """Return what vectors are denoised with."""
-        return items.exposure, self.settings.least_popularity, self.settings.steps, self.engine.kernels.place
+    def _prior(self, items: Items) -> RowPrior:
+        place = self.engine.kernels.place
+        return RowPrior(items.exposure, self.settings.least_popularity, self.settings.steps, place)
 
     def _plan(self, fraction: float) -> Plan:
         chosen = self.settings

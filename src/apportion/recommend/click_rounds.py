@@ -174,42 +174,45 @@ class Focus:
         return TaskFactors(self.among.astype(np.float64), words, neighbours=neighbours)
 
 
-def denoised_vectors(
-    released: Floats,
-    stddev: float,
-    exposure: Floats,
-    least_popularity: float,
-    steps: int,
-    features: SparseRows | None = None,
-    place: Place = PROCESSORS,
-) -> Denoised:
+@dataclass(frozen=True)
+class RowPrior:
+    """How long the vectors of tasks are expected to be, and how that is estimated.
+
+    Attributes:
+        exposure: released popularity of all tasks under the weights of the round.
+        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
+        steps: EM steps.
+        place: where to compute.
+    """
+
+    exposure: Floats
+    least_popularity: float
+    steps: int
+    place: Place = PROCESSORS
+
+    def spread(self, among: NDArray[np.bool_] | slice = slice(None)) -> Floats:
+        """Return what the prior variances of some tasks are proportional to."""
+        some = self.exposure[among]
+        return np.maximum(some, self.least_popularity * some.mean())
+
+
+def denoised_vectors(released: Floats, stddev: float, prior: RowPrior, features: SparseRows | None = None) -> Denoised:
     """Return the vectors of a round without what popularity alone explains, by empirical Bayes.
 
     Args:
         released: one row per task.
         stddev: of its noise.
-        exposure: released popularity under the weights of the round.
-        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
-        steps: EM steps.
+        prior: of the rows.
         features: public ones that move the mean of the prior; None for none.
-        place: where to compute if there are none.
     """
-    vectors = beside_popularity(released, exposure)
-    spread = np.maximum(exposure, least_popularity * exposure.mean())
+    vectors = beside_popularity(released, prior.exposure)
     if features is None:
-        return denoise_rows(vectors, stddev, spread, steps, place)
+        return denoise_rows(vectors, stddev, prior.spread(), prior.steps, prior.place)
     explanatory = regressors(np.ones((len(vectors), 1)), features)
-    return feature_rows.denoise_rows(vectors, stddev, spread, explanatory, steps)
+    return feature_rows.denoise_rows(vectors, stddev, prior.spread(), explanatory, prior.steps)
 
 
-def denoised_together(
-    releases: Sequence[ReleasedVectors],
-    among: NDArray[np.bool_],
-    exposure: Floats,
-    least_popularity: float,
-    steps: int,
-    place: Place = PROCESSORS,
-) -> Denoised:
+def denoised_together(releases: Sequence[ReleasedVectors], among: NDArray[np.bool_], prior: RowPrior) -> Denoised:
     """Return the vectors of the last release, by empirical Bayes over all of them; the other tasks have none.
 
     A row of all releases side by side, each in units of its noise, has one prior. Its covariance says how the
@@ -218,15 +221,11 @@ def denoised_together(
     Args:
         releases: of the last rounds, in order, without what popularity explains; a row for each of the tasks.
         among: the tasks that have vectors.
-        exposure: released popularity of all tasks.
-        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
-        steps: EM steps.
-        place: where to compute.
+        prior: of the rows.
     """
-    last, some = releases[-1], exposure[among]
-    spread = np.maximum(some, least_popularity * some.mean())
+    last = releases[-1]
     side_by_side = np.concatenate([each.values / each.stddev for each in releases], axis=1)
-    found = denoise_rows(side_by_side, 1.0, spread, steps, place)
+    found = denoise_rows(side_by_side, 1.0, prior.spread(among), prior.steps, prior.place)
     vectors, resolved = np.zeros((len(among), last.values.shape[1])), np.zeros(len(among))
     vectors[among] = last.stddev * found.mean[:, -vectors.shape[1] :]
     resolved[among] = found.resolved
@@ -234,13 +233,7 @@ def denoised_together(
 
 
 def denoised_for_all(
-    last: ReleasedVectors,
-    before: ReleasedVectors,
-    among: NDArray[np.bool_],
-    exposure: Floats,
-    least_popularity: float,
-    steps: int,
-    place: Place = PROCESSORS,
+    last: ReleasedVectors, before: ReleasedVectors, among: NDArray[np.bool_], prior: RowPrior
 ) -> Denoised:
     """Return the vectors of the last release, which is of all tasks, by empirical Bayes.
 
@@ -250,16 +243,12 @@ def denoised_for_all(
         last: the last release.
         before: the one before it, with a row for each of some tasks.
         among: these tasks.
-        exposure: released popularity of all tasks.
-        least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
-        steps: EM steps.
-        place: where to compute.
+        prior: of the rows.
     """
     known = np.zeros(last.values.shape)
     known[among] = before.values
     both = last.with_another(ReleasedVectors(known, before.stddev))
     values = np.where(among[:, None], both.values, last.values)
     stddev = np.where(among, both.stddev, last.stddev)
-    spread = np.maximum(exposure, least_popularity * exposure.mean())
-    found = denoise_rows(values / stddev[:, None], 1.0, spread / stddev**2, steps, place)
+    found = denoise_rows(values / stddev[:, None], 1.0, prior.spread() / stddev**2, prior.steps, prior.place)
     return Denoised(found.mean * stddev[:, None], found.resolved)

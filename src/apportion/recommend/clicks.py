@@ -54,6 +54,7 @@ from apportion.recommend.click_rounds import (
     FEW,
     Focus,
     Rounds,
+    RowPrior,
     default_rounds,
     denoised_together,
     denoised_vectors,
@@ -376,11 +377,11 @@ class _Fit:
 
     def _denoised(self, released: Floats, stddev: float, exposure: Floats) -> Denoised:
         chosen, place = self._settings, self._engine.kernels.place
-        given = (exposure, chosen.least_popularity, chosen.steps)
+        prior = RowPrior(exposure, chosen.least_popularity, chosen.steps, place)
         if chosen.feature_prior:
-            return denoised_vectors(released, stddev, *given, self._rows, place)
+            return denoised_vectors(released, stddev, prior, self._rows)
         self._focus = self._focus.with_release(released, stddev, exposure, self._made.together)
-        return denoised_together(self._focus.releases, self._focus.among, *given, place)
+        return denoised_together(self._focus.releases, self._focus.among, prior)
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""

@@ -6,32 +6,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from apportion.allocation.weightings import SplitEqually, TaskFactors
-from apportion.privacy.contributions import HeldOut, TaskMoments, Votes
+from apportion.privacy.contributions import TaskMoments, Votes
 from apportion.recommend.clicks import ClickTastes, ClickTotals
 from apportion.recommend.clicks_votes import RankLosses
 from apportion.transport.listed import (
     CLIP_NORM,
+    VOTING,
     WEIGHTS,
     Listed,
     PublicFacts,
+    held_out_of,
     regression,
+    taken_held_out,
     taken_weights,
     weights_of,
 )
 from apportion.transport.rating_questions import fold_in_of, fold_ins_of, plain_of
-from apportion.transport.schema import Array, Real, Several, Table, Whole
+from apportion.transport.schema import Array, Several, Table, Whole
 
 Given = Mapping[str, Any]
 
-_VOTES: Final = Table(
-    {
-        "fold_ins": Several(regression("<f4"), 2, 32),
-        "clip_norm": CLIP_NORM,
-        "fraction": Real(1e-9, 0.5),
-        "most": Whole(1, 1000),
-        "voters": Real(1e-12, 1.0),
-    }
-)
+_VOTES: Final = Table({"fold_ins": Several(regression("<f4"), 2, 32), "clip_norm": CLIP_NORM, **VOTING})
 
 
 def _is_moments(contribution: Any, rows: type) -> bool:
@@ -62,18 +57,16 @@ def _taken_tastes(contribution: Any, facts: PublicFacts) -> Given | None:
 
 def _votes(given: Given, facts: PublicFacts) -> Votes:
     losses = RankLosses(fold_ins_of(given["fold_ins"]))
-    rows = HeldOut(given["fraction"], 0, given["most"], given["voters"])
-    return Votes(losses, rows, given["clip_norm"], "votes on how far vectors are trusted")
+    return Votes(losses, held_out_of(given), given["clip_norm"], "votes on how far vectors are trusted")
 
 
 def _taken_votes(contribution: Any, facts: PublicFacts) -> Given | None:
     if type(contribution) is not Votes or type(contribution.losses) is not RankLosses:
         return None
-    rows = contribution.rows
     return {
         "fold_ins": [plain_of(each) for each in contribution.losses.fold_ins],
         "clip_norm": contribution.clip_norm,
-        **{name: getattr(rows, name) for name in ("fraction", "most", "voters")},
+        **taken_held_out(contribution.rows),
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from apportion.allocation.weightings import SplitEqually, TaskFactors
 from apportion.errors import InputError
-from apportion.privacy.contributions import Contribution, Weighting
+from apportion.privacy.contributions import Contribution, HeldOut, Weighting
 from apportion.transport.schema import Array, Flag, Maybe, Real, Table, Whole
 
 DIMENSIONS: Final = Whole(2, 514)
@@ -103,3 +103,17 @@ def taken_weights(weights: Any) -> Mapping[str, Any]:
     if type(weights) is not TaskFactors:
         return {"factors": None, "normalised": True}
     return {"factors": np.asarray(weights.factors, np.float64), "normalised": weights.normalised}
+
+
+VOTING: Final[Mapping[str, Any]] = {"fraction": Real(1e-9, 0.5), "most": Whole(1, 1000), "voters": Real(1e-12, 1.0)}
+"""Which rows users vote with."""
+
+
+def held_out_of(given: Mapping[str, Any]) -> HeldOut:
+    """Return the rows that numbers describe."""
+    return HeldOut(given["fraction"], 0, given["most"], given["voters"])
+
+
+def taken_held_out(rows: HeldOut) -> Mapping[str, Any]:
+    """Return the numbers of the rows that users vote with."""
+    return {name: getattr(rows, name) for name in VOTING}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from apportion.errors import InputError
 from apportion.linalg import RatingRound
 from apportion.linalg.checks import checked_symmetric
-from apportion.privacy.contributions import ClippedParts, Contribution, HeldOut, RatingParts, Votes, step_of
+from apportion.privacy.contributions import ClippedParts, Contribution, RatingParts, Votes, step_of
 from apportion.privacy.neighbours import ADD_REMOVE
 from apportion.recommend.clip_norms import NORMS, ClippedAway
 from apportion.recommend.model import FoldIn
@@ -17,10 +17,13 @@ from apportion.recommend.variance_votes import VarianceLosses
 from apportion.transport.listed import (
     CLIP_NORM,
     DIMENSIONS,
+    VOTING,
     WEIGHTS,
     Listed,
     PublicFacts,
+    held_out_of,
     regression,
+    taken_held_out,
     taken_weights,
     weights_of,
 )
@@ -49,15 +52,7 @@ _ROUND: Final = Table(
     }
 )
 _VOTES: Final = Table(
-    {
-        "fold_ins": Several(regression("<f8"), 2, 32),
-        "centre": _CENTRE,
-        "unit": _UNIT,
-        "clip_norm": CLIP_NORM,
-        "fraction": Real(1e-9, 0.5),
-        "most": Whole(1, 1000),
-        "voters": Real(1e-12, 1.0),
-    }
+    {"fold_ins": Several(regression("<f8"), 2, 32), "centre": _CENTRE, "unit": _UNIT, "clip_norm": CLIP_NORM, **VOTING}
 )
 _OF_ROUND: Final = ("features", "trust", "base", "base_rhs", "scales", "centre", "unit", "clip_norm", "summary_clip")
 
@@ -119,17 +114,17 @@ def _votes(given: Given, facts: PublicFacts) -> Votes:
         given["unit"],
         given["clip_norm"],
     )
-    return losses.contribution(HeldOut(given["fraction"], 0, given["most"], given["voters"]), ADD_REMOVE)
+    return losses.contribution(held_out_of(given), ADD_REMOVE)
 
 
 def _taken_votes(contribution: Any, facts: PublicFacts) -> Given | None:
     if type(contribution) is not Votes or type(contribution.losses) is not VarianceLosses:
         return None
-    losses, rows = contribution.losses, contribution.rows
+    losses = contribution.losses
     return {
         "fold_ins": [plain_of(each) for each in losses.fold_ins],
         **{name: getattr(losses, name) for name in ("centre", "unit", "clip_norm")},
-        **{name: getattr(rows, name) for name in ("fraction", "most", "voters")},
+        **taken_held_out(contribution.rows),
     }
 
 

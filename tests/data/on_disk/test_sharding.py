@@ -85,7 +85,7 @@ def test_rows_without_items_keep_their_order(tmp_path):
 def test_a_pair_in_two_files_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("user,item\nann,1\nbob,2\n")
     (tmp_path / "b.csv").write_text("user,item\nann,1\n")
-    with pytest.raises(InputError, match="User 'ann' has item 1 in more than one row.*--query with GROUP BY"):
+    with pytest.raises(InputError, match=r"User 'ann' has item 1 in more than one row.*--query with GROUP BY"):
         make_user_folder(
             sources(tmp_path / "a.csv", tmp_path / "b.csv"), ShardColumns("user", "item", {}), tmp_path / "u"
         )
@@ -211,7 +211,7 @@ def test_a_process_that_comes_second_is_told_that_the_folder_exists(when, tmp_pa
         monkeypatch.setattr(fcntl, "flock", first(fcntl.flock))
     else:
         monkeypatch.setattr(sharding.os, "rename", first(sharding.os.rename))
-    with pytest.raises(InputError, match="'.*users' exists already; name a new folder"):
+    with pytest.raises(InputError, match=r"'.*users' exists already; name a new folder"):
         make_user_folder(tables, RATINGS, target)
     assert Interactions.read(target) == Interactions.read(tmp_path / "all.csv")
     assert not (tmp_path / ".users.partial").exists()
