@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 
 class Estimator:
     """Base class with `get_params`, `set_params` and a repr that shows the parameters. Constructors only store.
 
-    `sklearn.base.clone` works on subclasses whose constructors store each argument under its own name.
+    `sklearn.base.clone` works on subclasses whose constructors store each argument under its own name. Those with
+    X and y work in scikit-learn's pipelines and searches, too.
     """
 
     @classmethod
@@ -30,6 +31,22 @@ class Estimator:
                 raise ValueError(f"Expected one of the parameters {', '.join(known)}, got {name!r}.")
             setattr(self, name, value)
         return self
+
+    @property
+    def _predicts(self) -> Literal["classes", "numbers", "nothing"]:
+        """What `predict` takes X alone for."""
+        return "nothing"
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn's own tools ask of an estimator. Nobody else calls this."""
+        from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type={"classes": "classifier", "numbers": "regressor"}.get(self._predicts),
+            target_tags=TargetTags(required=self._predicts != "nothing"),
+            classifier_tags=ClassifierTags(multi_class=False) if self._predicts == "classes" else None,
+            regressor_tags=RegressorTags() if self._predicts == "numbers" else None,
+        )
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -171,6 +171,10 @@ class LabelPrivateRegression(UserRegression):
             )
         return np.asarray(features @ self.coef_ + self.intercept_)
 
+    @property
+    def _predicts(self) -> Literal["numbers"]:
+        return "numbers"
+
     def _check(self) -> None:
         check_value_range(self.label_range)
         if self.target not in ("coefficients", "predictions"):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -214,6 +214,17 @@ class UserERM(ContributionsEstimator, UserRegression):
             )
         yes = np.asarray(probability(self.decision_function(X)), np.float64)
         return np.stack([1 - yes, yes], axis=1)
+
+    @property
+    def classes_(self) -> Floats:
+        """What `predict` returns, 0 and 1, for scikit-learn's scorers. A loss of numbers has none."""
+        if self._predicts != "classes":
+            raise AttributeError(f"The loss {self.loss!r} has no classes.")
+        return np.array([0.0, 1.0])
+
+    @property
+    def _predicts(self) -> Literal["classes", "numbers"]:
+        return "classes" if hasattr(loss_of(self.loss), "prediction") else "numbers"
 
     # -- arguments --
 
