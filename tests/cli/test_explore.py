@@ -39,6 +39,14 @@ def test_with_evaluation_the_page_is_internal(run, fitted, folder):
     assert "If these rows were in its training data" in page
 
 
+def test_where_all_values_are_equal_the_internal_page_says_that_there_is_nothing_to_compare(run, fitted, write, folder):
+    equal = write("equal.csv", "user,item,rating", [(user, item, 4) for user in range(60) for item in range(5)])
+    run("explore", fitted / "ratings", "--evaluation", equal)
+    page = (folder / "explorer-internal.html").read_text(encoding="utf-8")
+    assert "so it has no neighbours to compare with" in page
+    assert "twinNear" not in page.replace("this.data.twinNear", "")
+
+
 @pytest.mark.parametrize("kind", ["ratings", "clicks"])
 def test_without_evaluation_nothing_internal_is_in_the_page(run, fitted, folder, kind):
     run("explore", fitted / kind)

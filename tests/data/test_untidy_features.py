@@ -34,6 +34,12 @@ def test_the_row_of_a_bad_line_counts_rows_of_data_also_after_empty_lines(tmp_pa
         Interactions.read(file)
 
 
+def test_a_row_of_too_few_columns_is_named_as_in_every_other_file(tmp_path):
+    (tmp_path / "ragged.csv").write_text("item,genre,year\n1,a,1999\n2\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"Row 2 \(counting data rows from 1\) has 1 column where 3 were expected"):
+        ItemFeatures.read(tmp_path / "ragged.csv")
+
+
 def test_a_file_without_a_header_is_read_with_names(tmp_path):
     file = tmp_path / "movies.dat"
     file.write_text("1::Toy Story (1995)::Animation|Comedy\n2::Heat (1995)::Crime\n", encoding="utf-8")

@@ -214,7 +214,13 @@ def test_what_is_no_statement_gets_no_card(tmp_path, text):
     (tmp_path / "statement.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="does not hold a privacy statement") as caught:
         read_card(tmp_path)
-    assert "char" not in str(caught.value)
+    assert not re.search(r"char |codec|expected at most", str(caught.value))
+
+
+def test_a_file_of_bytes_gets_no_card(tmp_path):
+    (tmp_path / "statement.json").write_bytes(bytes(range(128, 200)))
+    with pytest.raises(InputError, match="does not hold a privacy statement: it is not JSON"):
+        read_card(tmp_path)
 
 
 def test_a_damaged_card_beside_a_statement_is_said_to_be_one(tmp_path):

@@ -101,7 +101,8 @@ def read_groups(path: Path, columns: list[str]) -> list[Any]:
         rows = rows[1:]
     short = next((row for row in rows if len(row) < len(columns)), None)
     if not rows or short is not None:
-        raise InputError(f"{path.name}: expected groups in the first {len(columns)} columns.", argument="keys")
+        where = f"first {len(columns)} columns" if len(columns) > 1 else "first column"
+        raise InputError(f"{path.name}: expected groups in the {where}.", argument="keys")
     return [row[0] if len(columns) == 1 else tuple(row) for row in rows]
 
 

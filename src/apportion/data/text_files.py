@@ -192,7 +192,7 @@ class TextColumns:
         if self.in_threads and self._malformed is not None:
             self.in_threads, self._malformed = False, None
             return types
-        self._name_malformed_row()
+        self.name_malformed_row()
         row, name, cell = self._first_mismatch(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
@@ -222,12 +222,13 @@ class TextColumns:
         self._malformed = self._malformed or row
         return "error"
 
-    def _name_malformed_row(self) -> None:
+    def name_malformed_row(self) -> None:
+        """Refuse the row that made Arrow fail, if it is one with too few or too many columns."""
         row = self._malformed
         if row is not None:
             where = "" if row.number is None else f" {row.number - self.layout.lines_before}"
             raise InputError(
-                f"Row{where} (counting data rows from 1) has {row.actual_columns} columns where "
+                f"Row{where} (counting data rows from 1) has {_columns(row.actual_columns)} where "
                 f"{row.expected_columns} were expected: {shortened(row.text)}{_why(row.text)}.",
                 argument=None,
             )
@@ -243,6 +244,10 @@ def _first_filled(cells: Any) -> str | None:
     place = pc.index(empty, False).as_py()
     cell: str | None = cells[max(place, 0)].as_py()
     return cell
+
+
+def _columns(number: int) -> str:
+    return f"{number} column{'s' if number != 1 else ''}"
 
 
 def _why(row: str) -> str:

@@ -94,14 +94,11 @@ def read_card(path: Path) -> dict[str, Any]:
         statement = Statement.from_json(source.read_text(encoding="utf-8"))
     except InputError as problem:
         raise InputError(f"The file {str(source)!r} cannot be used: {problem}", argument=None) from None
-    except json.JSONDecodeError:
-        raise InputError(
-            f"The file {str(source)!r} does not hold a privacy statement: it is not JSON.", argument=None
-        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
-        raise InputError(
-            f"The file {str(source)!r} does not hold a privacy statement: {damage}", argument=None
-        ) from damage
+        no_json = isinstance(damage, json.JSONDecodeError | UnicodeDecodeError)
+        why = "it is not JSON" if no_json else f"it lacks {damage}" if isinstance(damage, KeyError) else ""
+        problem = f"The file {str(source)!r} does not hold a privacy statement{why and ': '}{why}."
+        raise InputError(problem, argument=None) from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
 
 

@@ -26,14 +26,14 @@ class Inside:
         comparison: evaluations of all models on the same targets.
         roles: which of them is which.
         twin: the non-private model, for the same list of items.
-        shared: the fraction of nearest neighbours that both models share.
+        shared: the fraction of nearest neighbours that both models share; None if the twin learned no vectors.
         remarks: warnings to show beside the figures.
     """
 
     comparison: Comparison
     roles: Roles
     twin: ItemModel
-    shared: MetricValue
+    shared: MetricValue | None
     remarks: Sequence[str] = ()
 
     @property
@@ -56,7 +56,7 @@ def inside_of(
     remarks: Sequence[str] = (),
 ) -> Inside:
     """Compare the neighbours of the private model with those of its twin, and collect all figures."""
-    shared = overlap(model, twin, n_near_of(twin), slices=slices)
+    shared = overlap(model, twin, n_near_of(twin), slices=slices) if twin.directions.any() else None
     return Inside(comparison, roles, twin, shared, remarks)
 
 
@@ -74,7 +74,12 @@ def internal_parts(inside: Inside) -> dict[str, Any]:
 
 
 def twin_arrays(inside: Inside, order: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Return each item's neighbours without privacy, by place in the page's order, with similarities in whole steps."""
+    """Return each item's neighbours without privacy, by place in the page's order, with similarities in whole steps.
+
+    Nothing if there are none.
+    """
+    if inside.shared is None:
+        return {}
     near = nearest(inside.twin, inside.n_near)
     places = np.empty(len(order), np.uint32)
     places[order] = np.arange(len(order), dtype=np.uint32)

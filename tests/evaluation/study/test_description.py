@@ -77,7 +77,11 @@ def test_a_table_that_makes_no_sense_is_refused_with_its_place_and_value(changes
 
 def test_a_file_that_is_no_study_is_refused_by_name(tmp_path):
     path = tmp_path / "s.toml"
-    for content, words in ((b"[data\n", "s.toml is not valid TOML"), (b"\xff", "not valid TOML"), (b"", "s.toml: Exp")):
+    for content, words in (
+        (b"[data\n", "s.toml is not valid TOML"),
+        (b"\xff", "TOML: it is not text in"),
+        (b"", "s.toml: Exp"),
+    ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=words):
             read_study(path)

@@ -70,6 +70,7 @@ class _OpenText:
         try:
             return _in_utf8(columns.open({id_column: pa.string()}).read_all())
         except pa.ArrowInvalid as error:
+            columns.name_malformed_row()
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
 
 

@@ -144,7 +144,9 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     file = Path(path)
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise InputError(f"{file.name} is not valid TOML: it is not text in UTF-8.", argument=None) from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file.name} is not valid TOML: {error}.", argument=None) from None
     try:
         return Study.from_table(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, field
@@ -303,8 +304,12 @@ class UserGroupBy(EngineEstimator):
         if n_columns == 1 and any(isinstance(key, several) for key in self.keys):
             raise InputError("Expected groups of one value each, because 'by' is one column.", argument="keys")
         texts = tuple(text_of([key] if n_columns == 1 else list(key)) for key in self.keys)
-        if not texts or len(set(texts)) < len(texts):
-            raise InputError("Expected a list of different groups, at least one.", argument="keys")
+        if not texts:
+            raise InputError("Expected a list of at least one group, got none.", argument="keys")
+        again = next((text for text, number in Counter(texts).items() if number > 1), None)
+        if again is not None:
+            key = self.keys[texts.index(again)]
+            raise InputError(f"The list has the group {key!r} more than once; expected each once.", argument="keys")
         return texts
 
     def _opened(self, given: Session | None, listed: tuple[str, ...] | None, n_columns: int) -> Session:
