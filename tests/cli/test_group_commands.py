@@ -185,7 +185,9 @@ def test_other_queries_are_refused_with_the_reason(refused, sql, reason):
     [
         (("mean", "visits.csv", *VALUES, "--keys", "private", *COMMON), "--keys needs --by"),
         (("mean", "visits.csv", *VALUES, "--plan", *COMMON), "--plan needs --by"),
-        (("count", "visits.csv", "--keys", "private", *COMMON), "--keys needs --by"),
+        (("count", "visits.csv", "--keys", "private", *COMMON), "--keys needs groups: --by, or GROUP BY"),
+        (("count", "visits.csv", "--top", 3, *COMMON), "--top needs groups: --by, or GROUP BY"),
+        (("query", "SELECT count(*) FROM 'visits.csv'", "--top", 3, *COMMON), "--top needs groups: --by, or GROUP BY"),
         (("quantile", "visits.csv", *VALUES, "--delta", 1e-6, *COMMON), "--delta needs --by"),
         (
             ("mean", "visits.csv", *VALUES, "--by", "ward", "--weights", "paper", *COMMON),

@@ -121,6 +121,12 @@ def test_the_terminal_says_whether_a_model_or_a_constant_is_published(run):
     assert "What is published" not in whole.stdout
 
 
+def test_a_column_of_one_text_is_no_feature(run, folder):
+    (folder / "one.csv").write_text("who,cost,ward\nann,1,east\nbob,2,east\n")
+    refused = run("regress", "one.csv", *REGRESS[2:], "--features", "ward", "--epsilon", 1, code=2).stderr
+    assert "Column 'ward' holds the text 'east' alone; expected 2 to 100 categories." in refused
+
+
 def test_an_empty_cell_that_is_refused_comes_with_what_to_do(run, folder):
     (folder / "gaps.csv").write_text("who,cost,age\nann,1,2\nbob,,3\ncem,3,4\n")
     refused = run("regress", "gaps.csv", *REGRESS[2:], "--features", "age", "--epsilon", 1, code=2).stderr

@@ -14,7 +14,6 @@ from apportion.cli.group_options import DELTA, GroupOptions
 from apportion.cli.outputs import print_json, table
 from apportion.cli.progress import Reporter
 from apportion.cli.statistics_outputs import publish
-from apportion.data.vocabulary import shortened
 
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimates
@@ -44,8 +43,8 @@ def run_by_group(
         settings: further arguments of the estimator.
         as_json: whether to print JSON.
     """
-    if options.by is None and "keys" in _given({"keys": None}):
-        raise click.UsageError("--keys needs --by.")
+    for name in _given({"keys": None, "top": None}) if options.by is None else ():
+        raise click.UsageError(f"--{name} needs groups: --by, or GROUP BY in a query.")
     if value is not None and value in [column for column, _ in options.bins_by]:
         raise click.UsageError(f"Column {value!r} cannot be both the values and what divides rows into groups.")
     if options.plan:
@@ -71,6 +70,7 @@ def run_by_group(
 def _in_bins(by: Sequence[Any], options: GroupOptions, reporter: Reporter) -> list[Any]:
     """Return the columns that divide rows into groups, dates as the bins of time that they are in."""
     from apportion.data.time_bins import NO_DATE, in_bins, undated
+    from apportion.data.vocabulary import shortened
 
     pairs = list(zip(by, options.bins_by, strict=True))
     for column, (name, size) in pairs:

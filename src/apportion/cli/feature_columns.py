@@ -135,9 +135,9 @@ def _with_categories(result: EncodedIds, given: Sequence[str] | None, features_a
 def refuse_other_than_categories(column: str, number: int, first: Any) -> None:
     """Refuse a column of text with one value, or with so many that they are not categories."""
     if not 2 <= number <= _MOST_CATEGORIES:
+        found = f"text with {number} different values, such as {first!r}" if number > 1 else f"the text {first!r} alone"
         raise InputError(
-            f"Column {column!r} holds text with {number} different values, such as {first!r}; expected 2 to "
-            f"{_MOST_CATEGORIES} categories.",
+            f"Column {column!r} holds {found}; expected 2 to {_MOST_CATEGORIES} categories.",
             argument="categories",
         )
 

@@ -144,16 +144,16 @@ _GROUPS: Final = (
         type=GroupKeys(),
         default=PRIVATE_KEYS,
         show_default=True,
-        help="With --by, the groups. A file with the public list; rows of other groups are left out. private: groups "
-        "that enough users are in are released. from-data: those that occur, which reveals who is in one alone.",
+        help="With groups, which there are. A file with the public list; rows of other groups are left out. private: "
+        "groups that enough users are in are released. from-data: those that occur, which reveals who is in one alone.",
     ),
-    click.option("--each", is_flag=True, help="With --by: intervals that hold for each group; groups borrow nothing."),
+    click.option("--each", is_flag=True, help="With groups: intervals that hold for each; they borrow nothing."),
     click.option(
         "--law",
         type=click.Choice(["gaussian", "laplace"]),
         default="gaussian",
         show_default=True,
-        help="With --by, the noise. laplace is better where users are in few groups, up to about eight; its delta is "
+        help="With groups, the noise. laplace is better where users are in few groups, up to about eight; its delta is "
         "for a private list alone.",
     ),
     click.option(
@@ -161,7 +161,7 @@ _GROUPS: Final = (
         type=click.IntRange(min=1),
         default=None,
         metavar="K",
-        help="With --by: only the K groups with the largest estimates, by the first statistic. Intervals hold for all "
+        help="With groups: only the K with the largest estimates, by the first statistic. Intervals hold for all "
         "groups together.",
     ),
     click.option("--plan", is_flag=True, help="Spend nothing: print what it will cost and how wide intervals will be."),
