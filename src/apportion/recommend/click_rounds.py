@@ -193,7 +193,8 @@ class RowPrior:
     def spread(self, among: NDArray[np.bool_] | slice = slice(None)) -> Floats:
         """Return what the prior variances of some tasks are proportional to."""
         some = self.exposure[among]
-        return np.maximum(some, self.least_popularity * some.mean())
+        result: Floats = np.maximum(some, self.least_popularity * some.mean())
+        return result
 
 
 def denoised_vectors(released: Floats, stddev: float, prior: RowPrior, features: SparseRows | None = None) -> Denoised:

@@ -97,8 +97,8 @@ def read_card(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
         no_json = isinstance(damage, json.JSONDecodeError | UnicodeDecodeError)
         why = "it is not JSON" if no_json else f"it lacks {damage}" if isinstance(damage, KeyError) else ""
-        problem = f"The file {str(source)!r} does not hold a privacy statement{why and ': '}{why}."
-        raise InputError(problem, argument=None) from damage
+        said = f"The file {str(source)!r} does not hold a privacy statement{why and ': '}{why}."
+        raise InputError(said, argument=None) from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
 
 
