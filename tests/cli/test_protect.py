@@ -379,7 +379,7 @@ BAD = {
     "text elsewhere numbers": ("score,age\n1,old\n", ("bad.csv", "'age'", "no numbers", "as in other files")),
     "no feature": ("score,town\n1,x\n", ("bad.csv", "no columns of numbers", "'town'")),
     "an empty file": ("", ("bad.csv", "empty")),
-    "a short row": ("score,age\n1\n", ("bad.csv", "Row 1", "1 columns")),
+    "a short row": ("score,age\n1\n", ("bad.csv", "Row 1", "1 column ")),
 }
 
 
