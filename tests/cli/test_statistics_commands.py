@@ -107,7 +107,10 @@ def test_values_of_any_rank_are_said_to_say_nothing(run, folder):
     (folder / "few.csv").write_text("who,cost\nann,1\nbob,2\n")
     few = ("quantile", "few.csv", *QUANTILE[2:], "--epsilon", 0.1, "--seed", 5)
     assert f"This value {words}" in run(*few, "--at", 0.5, "--page", "page.html").stdout.partition("Guarantee")[0]
-    assert words in (folder / "page.html").read_text(encoding="utf-8")
+    run(*few[:-2], "--at", 0.5, "--page", "page.html")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert words in page
+    assert "<h1>The 0.5 quantile of cost is not known</h1>" in page
     assert run(*few, "--at", 0.5, "--at", 0.9, "--json").json["notes"][0].startswith(f"2 of 2 values {words}")
     assert words not in run(*QUANTILE, "--at", 0.5, "--epsilon", 20, "--seed", 5).stdout
 

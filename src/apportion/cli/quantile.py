@@ -155,7 +155,7 @@ def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> 
 
 def _warnings(rows: Sequence[Estimate]) -> tuple[str, ...]:
     """Say so if nothing is known of where a number lies among all rows."""
-    unknown = [row for row in rows if row.ranks is not None and row.ranks[0] <= 0 and row.ranks[1] >= 1]
+    unknown = [row for row in rows if row.of_any_rank]
     if not unknown:
         return ()
     which = "This value" if len(rows) == 1 else f"{len(unknown)} of {len(rows)} values"

@@ -66,6 +66,11 @@ class Estimate:
         return _ends(self.together)
 
     @property
+    def of_any_rank(self) -> bool:
+        """Whether the interval of its rank is all there is, so that nothing is known of the quantile."""
+        return self.ranks is not None and self.ranks[0] <= 0 and self.ranks[1] >= 1
+
+    @property
     def ranks_in_words(self) -> str:
         """Both ends of the rank, or a dash."""
         return _ends(self.ranks)
@@ -193,6 +198,8 @@ def _headline(result: Estimates) -> str:
     if result.kind == "quantile":
         if several > 1:
             return f"{several} quantiles of {result.label}"
+        if first.of_any_rank:
+            return f"The {first.name} quantile of {result.label} is not known"
         return f"The {first.name} quantile of {result.label} is {number(first.value)}"
     how = "How" if result.kind == "regression" else "How the odds of"
     return (
