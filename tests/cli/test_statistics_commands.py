@@ -115,13 +115,15 @@ def test_values_of_any_rank_are_said_to_say_nothing(run, folder):
     assert words not in run(*QUANTILE, "--at", 0.5, "--epsilon", 20, "--seed", 5).stdout
 
 
-def test_the_terminal_says_whether_a_model_or_a_constant_is_published(run):
+def test_terminal_and_page_say_whether_a_model_or_a_constant_is_published(run, folder):
     model = run(*ODDS, "--epsilon", 500, "--seed", 5)
     constant = run(*ODDS, "--epsilon", 0.1, "--seed", 5)
     whole = run(*ODDS, "--epsilon", 0.1, "--seed", 5, "--no-floor")
     assert "What is published is the model" in model.stdout.partition("Guarantee")[0]
     assert "What is published is a constant: features were not seen" in constant.stdout.partition("Guarantee")[0]
     assert "What is published" not in whole.stdout
+    run(*ODDS, "--epsilon", 0.1, "--page", "page.html")
+    assert "<h1>The odds of back, without any feature</h1>" in (folder / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_column_of_one_text_is_no_feature(run, folder):

@@ -216,7 +216,8 @@ def _estimates(fitted: UserERM, features: Features, label: str) -> Estimates:
         facts = {"Numbers of rows": "public: how many rows each user has is not protected", **facts}
     told = (fitted.level, fitted.statement_, (about, scaled, *features.compared), facts)
     warnings = (f"What is published is {_part_in_words(fitted.model_part_)}.",) if fitted.floor else ()
-    return Estimates("logistic", rows, *told, label=label, warnings=warnings)
+    only = f"The odds of {label}, without any feature" if fitted.floor and fitted.model_part_ == 0 else ""
+    return Estimates("logistic", rows, *told, label=label, warnings=warnings, headline=only)
 
 
 def _part_in_words(part: float) -> str:

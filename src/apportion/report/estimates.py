@@ -89,6 +89,7 @@ class Estimates:
         facts: settings by name, for the page.
         label: what the coefficients predict.
         warnings: what the numbers may miss, in full sentences, which the terminal shows, too.
+        headline: what the page says first, if its usual headline would mislead.
     """
 
     kind: Kind
@@ -99,6 +100,7 @@ class Estimates:
     facts: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     warnings: tuple[str, ...] = ()
+    headline: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -186,6 +188,8 @@ def level_in_words(level: float) -> str:
 def _headline(result: Estimates) -> str:
     if not result.statement.releasable:
         return "A rehearsal: its noise came from a seed, so it protects nobody."
+    if result.headline:
+        return result.headline
     several = len(result.rows)
     with_intervals = f", with {level_in_words(result.level)} intervals" if result.has_intervals else ""
     if result.kind == "group":
