@@ -92,12 +92,12 @@ CHANGES = {
 }
 
 
-def trained(module, file, loss=cross_entropy):
+def trained(module, file, loss=cross_entropy, noise=None):
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    trainer = PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=SeededNoise(0))
+    trainer = PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=noise or SeededNoise(0))
     return trainer.fit(UserRows(X, Y, USERS), checkpoint=TrainingCheckpoint(file, 2))
 
 
@@ -108,6 +108,24 @@ def test_a_checkpoint_is_refused_for_another_module_of_the_same_name(name, tmp_p
     trained(one(), tmp_path / "run")
     with pytest.raises(InputError, match="same rows and settings"):
         trained(other(), tmp_path / "run")
+
+
+@pytest.mark.parametrize("other", ["secure", SeededNoise(1)], ids=["the operating system", "another seed"])
+def test_a_chain_of_keys_that_a_seed_began_is_not_gone_on_with_by_another_source(other, tmp_path):
+    """Else the rest of a chain that anybody can compute would be said to come from the operating system."""
+    first = trained(Scaled(), tmp_path / "run", noise=SeededNoise(0))
+    assert not first.statement_.releasable
+    assert not trained(Scaled(), tmp_path / "run", noise=SeededNoise(0)).statement_.releasable
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run", noise=other)
+
+
+def test_a_checkpoint_that_does_not_say_where_its_noise_came_from_is_refused(tmp_path):
+    trained(Scaled(), tmp_path / "run")
+    held = torch.load(tmp_path / "run", weights_only=True)
+    torch.save({**held, "format": 2}, tmp_path / "run")
+    with pytest.raises(InputError, match="checkpoint of this version"):
+        trained(Scaled(), tmp_path / "run")
 
 
 def test_a_checkpoint_is_refused_with_another_number_that_a_function_of_the_file_reads(tmp_path, monkeypatch):

@@ -327,6 +327,7 @@ class PrivateTrainer:
     def _settings(self, units: Units) -> dict[str, Any]:
         """Return what a checkpoint is bound to, beside the rows."""
         named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
+        source = noise_source(self.noise)  # a chain that a seed began is not for release, whatever goes on with it
         return {
             "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
@@ -336,6 +337,7 @@ class PrivateTrainer:
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
+            "noise": [source.description, source.releasable],
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
