@@ -33,6 +33,7 @@ FORMAT: Final = 2
 VARIABLE: Final = "APPORTION_CHECKPOINT_KEY"
 _CONTEXT: Final = "checkpoint.json"
 _PLAN: Final = "plan.json"
+_RESERVATIONS: Final = "reservations.json"
 _LOCK: Final = "lock"
 _LABEL: Final = "checkpoint"
 
@@ -193,6 +194,19 @@ class Checkpoint:
         self._require(turn)
         told = {"plan": plan, "event": _digest_of(event), "receipt": asdict(receipt)}
         replace_file(self.folder / _PLAN, json.dumps({**told, "code": self._plan_code(told)}))
+
+    def reservations(self, account: str) -> list[int]:
+        """Return the numbers of the reservations on an account that earlier processes of this fit made, in order."""
+        try:
+            held = json.loads((self.folder / _RESERVATIONS).read_text(encoding="utf-8"))
+            return [int(number) for number in held["numbers"]] if held["account"] == account else []
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def keep_reservation(self, account: str, number: int) -> None:
+        """Store the number of a reservation. It decides who else may charge an account, and nothing about noise."""
+        told = {"account": account, "numbers": [*self.reservations(account), number]}
+        replace_file(self.folder / _RESERVATIONS, json.dumps(told) + "\n")
 
     def close(self) -> None:
         """Release the checkpoint, so that another process can use it."""

@@ -160,6 +160,9 @@ class _PostgresTransaction(Transaction):
         values = (self._name, row.number, row.body, row.hash, row.code)
         self._connection.execute("INSERT INTO apportion_entries VALUES (%s, %s, %s, %s, %s)", values)
 
+    def raise_format(self, version: int) -> None:
+        self._connection.execute("INSERT INTO apportion_ledger VALUES (%s) ON CONFLICT DO NOTHING", (version,))
+
 
 def _account(connection: Connection, name: str) -> Stored | None:
     result = connection.execute(_ACCOUNT, (name,)).fetchone()
