@@ -181,6 +181,13 @@ def test_a_failure_to_give_back_is_a_warning_and_not_the_end_of_a_fit_that_was_p
     assert len(account.status().reserved) == 1
 
 
+def test_a_session_that_divides_delta_otherwise_than_its_account_is_told_so(ledger):
+    account = ledger.create_account("listed", Budget(1.0, 1e-6, 1e-7))
+    for reserve in (account.reserve, account.session):
+        with pytest.raises(BudgetError, match=r"keeps 1e-07 of delta for lists .*1e-07 is left., the session 2\.5e-07"):
+            reserve(Budget(1.0, 1e-6, 2.5e-7))
+
+
 # -- entries, formats, forgeries --
 
 

@@ -29,7 +29,18 @@ def left_in_words(adds: Filter, standing: Standing, wanted: Budget | None = None
         worth = f"worth epsilon {epsilon:.6g} at delta {adds.budget.delta:g} in a new session"
         pure = f", or epsilon {gaussian.pure_of_mu(mu):.4g} at delta 0" if wanted is not None and wanted.pure else ""
         said = f"mu {mu:.6g} of {whole:.6g} is left, {worth}{pure}"
-    return said + _held_in_words(adds, standing)
+    return said + _keys_in_words(adds, standing, wanted) + _held_in_words(adds, standing)
+
+
+def _keys_in_words(adds: Filter, standing: Standing, wanted: Budget | None) -> str:
+    """Say what is left of the δ for lists, if a session asks for another part than the account keeps."""
+    kept = adds.budget.keys_delta
+    if wanted is None or wanted.keys_delta == kept:
+        return ""
+    rest = max(0.0, below(adds.totals[-1] - standing.taken[-1])) if kept else 0.0
+    return (
+        f"; it keeps {kept:g} of delta for lists of private keys ({rest:g} is left), the session {wanted.keys_delta:g}"
+    )
 
 
 def _held_in_words(adds: Filter, standing: Standing) -> str:

@@ -161,7 +161,9 @@ class _PostgresTransaction(Transaction):
         self._connection.execute("INSERT INTO apportion_entries VALUES (%s, %s, %s, %s, %s)", values)
 
     def raise_format(self, version: int) -> None:
-        self._connection.execute("INSERT INTO apportion_ledger VALUES (%s) ON CONFLICT DO NOTHING", (version,))
+        found = self._connection.execute("SELECT MAX(format) FROM apportion_ledger").fetchone()
+        if found is None or (found[0] or 0) < version:
+            self._connection.execute("INSERT INTO apportion_ledger VALUES (%s) ON CONFLICT DO NOTHING", (version,))
 
 
 def _account(connection: Connection, name: str) -> Stored | None:
