@@ -14,6 +14,7 @@ from apportion.errors import InputError
 from apportion.privacy import SeededNoise
 from apportion.training import PrivateTrainer, TrainingCheckpoint, UserRows
 from apportion.training.comparable import comparable, comparable_module
+from apportion.training.processes import OneProcess
 
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((60, 4)), dtype=torch.float32)
 Y = torch.arange(60) % 2
@@ -92,13 +93,13 @@ CHANGES = {
 }
 
 
-def trained(module, file, loss=cross_entropy, noise=None):
+def trained(module, file, loss=cross_entropy, noise=None, processes=None):
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     trainer = PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=noise or SeededNoise(0))
-    return trainer.fit(UserRows(X, Y, USERS), checkpoint=TrainingCheckpoint(file, 2))
+    return trainer.fit(UserRows(X, Y, USERS), checkpoint=TrainingCheckpoint(file, 2), processes=processes)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -145,6 +146,33 @@ def test_a_checkpoint_is_refused_where_passes_round_otherwise(tmp_path):
             trained(Scaled(), tmp_path / "run")
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_checkpoint_is_refused_with_another_precision_of_products(tmp_path):
+    trained(Scaled(), tmp_path / "run")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(InputError, match="same rows and settings"):
+            trained(Scaled(), tmp_path / "run")
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+class OneOfTwo(OneProcess):
+    """The first of two processes, of which the other has no units."""
+
+    size = 2
+
+    def exchange(self, value):
+        return [value, value if isinstance(value, str) else None]
+
+
+def test_a_checkpoint_is_refused_in_another_number_of_processes(tmp_path):
+    """Their passes take other units together, which rounds otherwise, and the noise would be the same."""
+    trained(Scaled(), tmp_path / "run")
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run", processes=OneOfTwo())
 
 
 MODULES = (
