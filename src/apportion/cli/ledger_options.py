@@ -60,7 +60,7 @@ def _reserved(
         if charged is None:
             return None
         reserved = made[ledger, account, budget] = charged.reserve(budget, checkpoint=checkpoint)
-        if reserved.number is None:
+        if reserved.number is None and not reserved.finished:
             click.echo(_NOTHING_SET_ASIDE.format(account), err=True)
         context.call_on_close(lambda: _end(reserved))
     return made[ledger, account, budget]

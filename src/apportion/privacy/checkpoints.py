@@ -27,6 +27,7 @@ from apportion.privacy.keys import Listed
 from apportion.privacy.ledger.events import Event, Receipt, to_json
 from apportion.privacy.ledger.kept_files import replace_file
 from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.reservations import Made
 from apportion.privacy.statement import Release
 
 FORMAT: Final = 2
@@ -195,17 +196,19 @@ class Checkpoint:
         told = {"plan": plan, "event": _digest_of(event), "receipt": asdict(receipt)}
         replace_file(self.folder / _PLAN, json.dumps({**told, "code": self._plan_code(told)}))
 
-    def reservations(self, account: str) -> list[int]:
-        """Return the numbers of the reservations on an account that earlier processes of this fit made, in order."""
+    def reservations(self, account: str) -> Made:
+        """Return what earlier processes of this fit set aside on an account."""
         try:
             held = json.loads((self.folder / _RESERVATIONS).read_text(encoding="utf-8"))
-            return [int(number) for number in held["numbers"]] if held["account"] == account else []
+            if held["account"] == account:
+                return Made(tuple(int(number) for number in held["numbers"]), bool(held["finished"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return []
+            pass
+        return Made()
 
-    def keep_reservation(self, account: str, number: int) -> None:
-        """Store the number of a reservation. It decides who else may charge an account, and nothing about noise."""
-        told = {"account": account, "numbers": [*self.reservations(account), number]}
+    def keep_reservations(self, account: str, kept: Made) -> None:
+        """Store them. They decide who else may charge an account, and nothing about noise."""
+        told = {"account": account, "numbers": kept.numbers, "finished": kept.finished}
         replace_file(self.folder / _RESERVATIONS, json.dumps(told) + "\n")
 
     def close(self) -> None:

@@ -420,6 +420,23 @@ def test_a_fit_whose_reservation_was_given_back_sets_aside_what_it_still_needs(l
     assert account.verify().spent_epsilon <= 2.0
 
 
+def test_a_fit_that_is_stored_whole_sets_nothing_aside_and_needs_nothing(ledger, account, at):
+    fit(account, at())
+    entries = account.status().entries
+    rest = account.status().left_mu
+    ledger.account("visits").charge("all that is left", GaussianRelease(rest))
+    assert fit(ledger.account("visits"), at()).finished
+    assert account.status().entries == entries + 1
+
+
+def test_a_fit_that_was_started_anew_in_the_same_folder_sets_its_budget_aside(ledger, account, at):
+    with account.reserve(half(), checkpoint=at()):
+        pass  # it ends well, and nothing is stored
+    with ledger.account("visits").reserve(half(), checkpoint=at()) as again:
+        assert not again.finished
+        assert again.number == 3
+
+
 def test_a_fit_whose_rest_was_taken_by_others_is_refused_before_it_goes_on(ledger, account, at):
     with pytest.raises(KeyboardInterrupt):
         fit(account, at(), stop_after=2)

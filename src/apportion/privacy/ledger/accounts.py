@@ -23,9 +23,9 @@ from apportion.privacy.ledger.filters import Amounts, added, no_keys, to_text
 from apportion.privacy.ledger.fingerprints import Fingerprints, OtherDataWarning, digest_of
 from apportion.privacy.ledger.heads import Head, KeptHead
 from apportion.privacy.ledger.keys import LedgerKey
-from apportion.privacy.ledger.left import left_in_words, status_of
+from apportion.privacy.ledger.left import BeyondTotalError, left_in_words, status_of
 from apportion.privacy.ledger.prefix import CheckedPrefix, Rows
-from apportion.privacy.ledger.reservations import Reservation
+from apportion.privacy.ledger.reservations import Made, Reservation
 from apportion.privacy.ledger.standing import Entry, Standing
 from apportion.privacy.ledger.status import Status
 from apportion.privacy.ledger.store import Store
@@ -35,14 +35,6 @@ from apportion.privacy.noise import NoiseSource
 if TYPE_CHECKING:
     from apportion.privacy.checkpoints import Checkpoint
     from apportion.privacy.session import Session
-
-
-class _BeyondTotal(Exception):  # noqa: N818 - internal, never reaches a caller
-    """The account cannot cover a charge."""
-
-    def __init__(self, before: Standing) -> None:
-        super().__init__()
-        self.before = before
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,7 @@ class Account:
         self._refuse_unguarded()
         try:
             row = self._written(name, event, self._filter.cost(event), against)
-        except _BeyondTotal as refused:  # warn only now, after the transaction, so that nobody waits for it
+        except BeyondTotalError as refused:  # warn only now, after the transaction, so that nobody waits for it
             raise BudgetError(
                 f"Release {name!r} asks for {events.in_words(event)}, which is more than account {self.name!r} has "
                 f"left: {left_in_words(self._filter, refused.before)}."
@@ -144,19 +136,20 @@ class Account:
         """
         self._refuse_unguarded()
         standing = self._standing()
-        made = [] if checkpoint is None else checkpoint.reservations(self.identity)
-        kept = next((number for number in made if standing.reservation(number) is not None), None)
+        made = Made() if checkpoint is None else checkpoint.reservations(self.identity)
+        kept = next((number for number in made.numbers if standing.reservation(number) is not None), None)
         resumed = checkpoint is not None and checkpoint.n_stored > 0
         budget = self._budget_of(part, standing, begun=resumed or kept is not None)
         most = self._filter.most(budget)
-        if kept is None and most is not None and (made or not resumed):
-            charged = self._charged_against(made) if resumed else self._filter.nothing
-            missing = tuple(max(a - b, Fraction(0)) for a, b in zip(most, charged, strict=True))
-            number = self._set_aside(missing, budget) if any(missing) else None
-            if checkpoint is not None and number is not None:
-                checkpoint.keep_reservation(self.identity, number)
-            return Reservation(self, budget, number, checkpoint)
-        return Reservation(self, budget, kept, checkpoint, adopted=kept is not None)
+        whole = resumed and made.finished  # then nothing will be charged
+        if kept is not None or most is None or whole or (resumed and not made.numbers):
+            return Reservation(self, budget, kept, checkpoint, adopted=kept is not None, finished=whole)
+        charged = self._charged_against(made.numbers) if resumed else self._filter.nothing
+        missing = tuple(max(a - b, Fraction(0)) for a, b in zip(most, charged, strict=True))
+        number = self._set_aside(missing, budget) if any(missing) else None
+        if checkpoint is not None and number is not None:
+            checkpoint.keep_reservations(self.identity, replace(made, numbers=(*made.numbers, number), finished=False))
+        return Reservation(self, budget, number, checkpoint)
 
     def give_back(self, reservation: int, *, missing_ok: bool = False) -> Amounts:
         """Give back what is left of a reservation. Return what was charged against it; that stays spent.
@@ -181,7 +174,7 @@ class Account:
         event = Reserved(amounts, self._filter.spent_epsilon(amounts))
         try:
             return self._written("set aside", event, self._filter.nothing, None).number
-        except _BeyondTotal as refused:
+        except BeyondTotalError as refused:
             raise self._does_not_fit(budget, refused.before) from None
 
     def _charged_against(self, reservations: Sequence[int]) -> Amounts:
@@ -391,7 +384,7 @@ class Account:
         if standing is None:  # somebody else gave it back meanwhile
             raise LedgerError(f"Account {self.name!r} has no such open reservation any more.")
         if not self._filter.allows(standing.taken):
-            raise _BeyondTotal(before)
+            raise BeyondTotalError(before)
         return row, standing
 
     def _keep_head(self, row: Row, compared: Head | None) -> None:

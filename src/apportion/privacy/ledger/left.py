@@ -10,6 +10,18 @@ from apportion.privacy.ledger.standing import Standing
 from apportion.privacy.ledger.status import ReservedPart, Status
 
 
+class BeyondTotalError(Exception):
+    """An account cannot cover an entry; it never reaches a caller of the account.
+
+    Args:
+        before: the state of the account without the entry.
+    """
+
+    def __init__(self, before: Standing) -> None:
+        super().__init__()
+        self.before = before
+
+
 def left(adds: Filter, taken: Amounts) -> tuple[float | None, float]:
     """Return the μ of one more Gaussian release and the ε of one more session, rounded down."""
     if adds.budget.pure:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from apportion.privacy.budget import Budget
@@ -28,6 +30,19 @@ class ReservationWarning(UserWarning):
     """What a run did not use could not be given back."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a fit that can be resumed has set aside on an account.
+
+    Attributes:
+        numbers: of the reservations, in order.
+        finished: whether the fit came to its end, so that all of its releases are stored.
+    """
+
+    numbers: tuple[int, ...] = ()
+    finished: bool = False
+
+
 class Reservation:
     """Part of an account, set aside by `Account.reserve`; use it in a `with` block, which gives the rest back.
 
@@ -37,6 +52,7 @@ class Reservation:
         number: of the entry that set it aside; None if nothing is.
         checkpoint: of a fit that can be resumed; if it stops half-way, nothing is given back.
         adopted: whether an earlier process of the same fit made the reservation.
+        finished: whether the fit came to its end before, so that it needs nothing any more.
     """
 
     def __init__(
@@ -47,10 +63,12 @@ class Reservation:
         checkpoint: Checkpoint | None = None,
         *,
         adopted: bool = False,
+        finished: bool = False,
     ) -> None:
         self._account, self._checkpoint, self._adopted = account, checkpoint, adopted
         self.budget = budget
         self.number = number
+        self.finished = finished
 
     @property
     def name(self) -> str:
@@ -98,6 +116,10 @@ class Reservation:
         stored = self._checkpoint is not None and (self._adopted or self._checkpoint.n_stored > 0)
         if self.number is None or (stored and not finished):
             return False
+        if self._checkpoint is not None:
+            made = self._checkpoint.reservations(self.identity)
+            with suppress(OSError):  # the folder may be gone, now that the fit has ended
+                self._checkpoint.keep_reservations(self.identity, replace(made, finished=finished))
         try:
             self._account.give_back(self.number, missing_ok=True)
         except LedgerError as error:
