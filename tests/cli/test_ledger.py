@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 import sqlite3
 from fractions import Fraction
 
@@ -174,6 +176,16 @@ def test_a_command_that_fails_gives_back_all_that_it_set_aside(run, opened, visi
     run("mean", visits, "--user", "nobody", *COSTS[2:], *CHARGED, code=2)
     (status,) = run("ledger", "status", LEDGER, "--json").json
     assert (status["entries"], status["reserved"], status["left_epsilon"]) == (2, [], 2.0)
+
+
+def test_a_command_that_is_terminated_gives_back_all_that_it_did_not_charge(run, opened, ratings, monkeypatch):
+    def terminated(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("apportion.cli.training.fit_private", terminated)
+    run("fit", ratings, "--epsilon", 1, *CHARGED, code=143)
+    assert run("ledger", "status", LEDGER, "--json").json[0]["reserved"] == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_command_sets_its_budget_aside_once(run, opened, visits):

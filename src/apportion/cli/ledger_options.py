@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,8 +65,18 @@ def _reserved(
         reserved = made[ledger, account, budget] = charged.reserve(budget, checkpoint=checkpoint)
         if reserved.number is None and not reserved.finished:
             click.echo(_NOTHING_SET_ASIDE.format(account), err=True)
+        context.call_on_close(_heed_termination())
         context.call_on_close(lambda: _end(reserved))
     return made[ledger, account, budget]
+
+
+def _heed_termination() -> Callable[[], object]:
+    """Let SIGTERM end the command as Ctrl-C does, so that what was set aside is given back. Return what undoes that."""
+    on_its_own = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not (on_its_own and threading.current_thread() is threading.main_thread()):
+        return lambda: None
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end(reserved: Reservation) -> None:
