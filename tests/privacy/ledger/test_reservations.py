@@ -361,6 +361,16 @@ def test_a_kill_at_any_point_leaves_every_charge_and_at_most_one_reservation_to_
         assert after.left_epsilon == pytest.approx(2 - after.spent_epsilon)
 
 
+def test_the_end_of_a_forked_copy_gives_nothing_back(account):
+    with account.reserve(half()) as mine:
+        child = os.fork()
+        if child == 0:
+            os._exit(7 if not mine.end(finished=True) else 0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert [each.number for each in account.status().reserved] == [1]
+    assert account.status().reserved == ()
+
+
 # -- fits that go on --
 
 

@@ -7,6 +7,7 @@ rest from others until somebody gives it back (docs/proofs/ledger.md).
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -69,6 +70,7 @@ class Reservation:
         self.budget = budget
         self.number = number
         self.finished = finished
+        self._process = os.getpid()
 
     @property
     def name(self) -> str:
@@ -114,7 +116,8 @@ class Reservation:
     def end(self, *, finished: bool) -> bool:
         """Give back what was not used, unless the fit stopped half-way and can be resumed. Return whether it ended."""
         stored = self._checkpoint is not None and (self._adopted or self._checkpoint.n_stored > 0)
-        if self.number is None or (stored and not finished):
+        forked = os.getpid() != self._process  # a copy of this process that ends has not ended the run
+        if self.number is None or forked or (stored and not finished):
             return False
         if self._checkpoint is not None:
             made = self._checkpoint.reservations(self.identity)
