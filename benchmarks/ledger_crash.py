@@ -6,6 +6,10 @@ the PostgreSQL server itself crashes a few times too. A process writes a line to
 acknowledged, where a session would draw. Afterwards every account is recomputed from what the store holds: no sum is
 beyond its total, every acknowledged charge is there, every refused one would still be too much, all chains verify.
 
+A fifth of the accounts is charged against reservations only: a schedule sets a part aside, or is refused, charges less
+than that, and gives the rest back. No charge of theirs is refused; what a killed process leaves open is given back
+afterwards, without any change of what was spent.
+
 Some accounts have a key, a head outside the ledger, or both. Meanwhile further accounts are tampered with, each in one
 of the ways of `ledger_attacks`, under all guards. No charge that begins afterwards passes if the guards can see it (a
 key sees every rewrite, a head all that is changed or cut off below it); `verify` reports it, if need be against a hash
@@ -32,14 +36,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from apportion.errors import BudgetError
 from apportion.privacy import Account, Budget, Ledger, LedgerError
 from apportion.privacy.gaussian import mu_of_pure
-from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, from_json, to_json
+from apportion.privacy.ledger import Note, Reserved
+from apportion.privacy.ledger.events import Event, GaussianRelease, PureRelease, from_json
 from apportion.privacy.ledger.renyi import RenyiFilter
 from benchmarks.claim import Outcome, UnavailableError, print_table
+from benchmarks.ledger_runs import LONGEST, charge_against_a_reservation, given_back, told
 from benchmarks.ledger_victims import (
     GUARDS_OF_OTHERS,
     Doors,
@@ -55,15 +60,15 @@ from benchmarks.postgres_server import Server, find_binaries, temporary_server
 PROCESSES = 8
 SCHEDULES, QUICK_SCHEDULES = 100_000, 400
 KILLS, QUICK_KILLS = 520, 12
-ACCOUNTS, QUICK_ACCOUNTS = 4000, 12
+ACCOUNTS, QUICK_ACCOUNTS = 4000, 15
 CRASHES, QUICK_CRASHES = 5, 1
 TAMPERINGS, QUICK_TAMPERINGS = 680, 20  # all attacks under all guards, in turns
 BUDGETS = {"gaussian": Budget(1.0, 1e-6), "pure": Budget(2.0, 0.0), "renyi": Budget(2.0, 1e-6)}
-STYLES = ("in halves", "in a bit more", "at random", "at random")
+STYLES = ("in halves", "in a bit more", "at random", "at random", "set aside")
 """How an account is charged: by powers of two of its total, which fill it exactly; by the next floats, which would be
-beyond it by as little as floats can say; or by random amounts."""
+beyond it by as little as floats can say; by random amounts; or against reservations."""
+ASIDE = STYLES[-1]
 CHARGES_THAT_FIT = 25
-LONGEST = 3  # charges in a schedule
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -78,6 +83,9 @@ class Found:
     charges: int = 0
     acknowledged: int = 0
     refused: int = 0
+    reserved: int = 0
+    left_open: int = 0
+    half_way: int = 0
     overspent: int = 0
     lost: int = 0
     wrongly_refused: int = 0
@@ -95,7 +103,7 @@ class Found:
     def holds(self) -> bool:
         """Whether nothing went wrong."""
         wrong = (self.overspent, self.lost, self.wrongly_refused, self.broken, self.silent, self.unexplained)
-        return not any((*wrong, self.missed, self.unreported, self.false_alarms))
+        return not any((*wrong, self.half_way, self.missed, self.unreported, self.false_alarms))
 
 
 @dataclass(frozen=True)
@@ -117,12 +125,14 @@ class Heard:
         acknowledged: account, number and hash of each charge, and when it began.
         refused: account and event of each charge that was too much, and whether it was said what is left.
         altered: account that was said to be altered, and when that was said.
+        half_way: charges of runs with a reservation that were refused.
         failures: charges that ended with a server's crash, on accounts that nobody tampered with.
     """
 
     acknowledged: list[tuple[str, int, str, float]] = field(default_factory=list)
     refused: list[tuple[str, Event, bool]] = field(default_factory=list)
     altered: list[tuple[str, float, str]] = field(default_factory=list)
+    half_way: int = 0
     failures: int = 0
 
 
@@ -179,13 +189,14 @@ def measure(quick: bool) -> Outcome:
         target={
             "schedules": sizes.schedules,
             "kills": sizes.kills,
-            "overspent, lost, wrongly refused, broken, silent, missed, unreported, false alarms": 0,
+            "overspent, lost, wrongly refused, half-way, broken, silent, missed, unreported, false alarms": 0,
         },
         holds=all(f.holds and f.schedules >= sizes.schedules and f.kills >= sizes.kills for f in found.values()),
         headline=f"{' and '.join(found)}: {min(f.schedules for f in found.values()):,} spend schedules over "
         f"{PROCESSES} processes with {kills} kills each: {sum(f.overspent for f in found.values())} overspends, "
-        f"{sum(f.lost for f in found.values())} lost charges, {sum(f.broken for f in found.values())} broken chains; "
-        f"{min(f.tampered for f in found.values())} accounts tampered with: "
+        f"{sum(f.lost for f in found.values())} lost charges, {sum(f.broken for f in found.values())} broken chains, "
+        f"{sum(f.half_way for f in found.values())} of {min(f.reserved for f in found.values()):,} runs with a "
+        f"reservation refused half-way; {min(f.tampered for f in found.values())} accounts tampered with: "
         f"{sum(f.missed + f.unreported for f in found.values())} unnoticed",
         settings={
             "processes": PROCESSES,
@@ -272,9 +283,13 @@ def _charge_forever(url: str, log: Path, seed: int, counts: Any, place: int) -> 
         try:
             account = handles.get(name) or doors.open(name)
             handles[name] = account
+            if ASIDE in name:
+                charge_against_a_reservation(account, rng, written)
+                counts[place] += 1
+                continue
             for _ in range(rng.randint(1, LONGEST)):
                 started = time.monotonic()
-                os.write(written, _told(account, _event(name, rng), started))
+                os.write(written, told(account, _event(name, rng), started))
         except LedgerError as error:
             if "cannot be used" in str(error):  # the server crashed: what was under way may stand or not
                 os.write(written, f"failed {json.dumps([name])}\n".encode())
@@ -302,16 +317,6 @@ def _names(ledger: Ledger) -> list[str]:
             time.sleep(0.05)
 
 
-def _told(account: Account, event: Event, started: float) -> bytes:
-    """Charge; what is written afterwards stands for the draw."""
-    try:
-        receipt = account.charge("release", event)
-    except BudgetError as refused:
-        kept = json.dumps([account.name, to_json(event), " is left" in str(refused)])
-        return f"refused {kept}\n".encode()
-    return f"charged {json.dumps([receipt.account, receipt.number, receipt.hash, started])}\n".encode()
-
-
 def _event(account: str, rng: random.Random) -> Event:
     """A release in the style of the account."""
     budget = BUDGETS[account.split()[0]]
@@ -332,6 +337,7 @@ def _check(url: str, folder: Path, found: Found, tampered: dict[str, Tampered]) 
     refused = [each for each in heard.refused if each[0] not in tampered]
     found.acknowledged, found.refused = len(told), len(refused)
     found.silent = sum(not said for _, _, said in refused)
+    found.half_way = heard.half_way
     spent: dict[str, tuple[Fraction, ...]] = {}
     hashes: dict[tuple[str, int], str] = {}
     with Ledger.open(url, create=False) as ledger:
@@ -342,10 +348,16 @@ def _check(url: str, folder: Path, found: Found, tampered: dict[str, Tampered]) 
             except LedgerError as error:
                 print(error)
                 found.broken += 1
+                continue
             rows = list(ledger._store.rows(name))
-            found.charges += len(rows)
             hashes |= {(name, row.number): row.hash for row in rows}
-            costs = [_cost(name, from_json(json.loads(row.body)["event"])) for row in rows]
+            events = [from_json(json.loads(row.body)["event"]) for row in rows]
+            costs = [_cost(name, event) for event in events if not isinstance(event, Note)]
+            found.charges += len(costs)
+            found.reserved += sum(isinstance(event, Reserved) for event in events)
+            left_open, as_before = given_back(doors.open(name))
+            found.left_open += left_open
+            found.broken += not as_before
             spent[name] = tuple(sum((cost[k] for cost in costs), Fraction(0)) for k in range(len(_totals(name))))
             found.overspent += not _within(name, spent[name])
             found.exactly_full += spent[name] == _totals(name)
@@ -381,9 +393,11 @@ def _read_logs(folder: Path, tampered: dict[str, Tampered]) -> Heard:
         if kind == "charged":
             heard.acknowledged.append(tuple(said))
         elif kind == "refused":
-            heard.refused.append((said[0], from_json(said[1]), said[2]))
+            heard.refused.append((said[0], cast(Event, from_json(said[1])), said[2]))
         elif kind == "altered":
             heard.altered.append(tuple(said))
+        elif kind == "half-way":
+            heard.half_way += 1
         else:
             heard.failures += said[0] not in tampered
     return heard

@@ -135,9 +135,9 @@ def test_a_ledger_is_read_and_charged_or_refused_in_one_sentence(number, tmp_pat
 def test_a_ledger_of_a_future_format_is_refused_with_the_advice_to_upgrade(tmp_path):
     place = restored(LEDGERS[chain.FORMAT], tmp_path)
     with closing(sqlite3.connect(place["url"])) as connection:
-        connection.execute(f"PRAGMA user_version = {chain.FORMAT + 1}")
+        connection.execute(f"PRAGMA user_version = {chain.WITH_RESERVATIONS + 1}")
     with pytest.raises(
-        LedgerError, match=rf"has format {chain.FORMAT + 1}, .*: install a newer apportion to read it\.$"
+        LedgerError, match=rf"has format {chain.WITH_RESERVATIONS + 1}, .*: install a newer apportion to read it\.$"
     ):
         Ledger.open(**place)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import os
+import signal
 import sqlite3
+from fractions import Fraction
 
 import pytest
 
-from apportion.privacy import Budget, Ledger
+from apportion.privacy import Budget, Checkpoint, Ledger
 from apportion.privacy.gaussian import epsilon_of
 from apportion.privacy.ledger import GaussianRelease
 from apportion.privacy.statement import rounded_up
 
 LEDGER = "visits.db"
+COSTS = ("--user", "patient", "--value", "cost", "--range", 0, 5, "--epsilon", 1, "--delta", "1e-6")
 CHARGED = ("--ledger", LEDGER, "--account", "visits")
 
 
@@ -113,8 +118,9 @@ def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spen
     options = ("--dimension", 2, "--rounds", 2, "--out", "model", *CHARGED)
     statement = run("fit", ratings, "--epsilon", 1.5, *options, "--json").json["statement"]
     (status,) = run("ledger", "status", LEDGER, "--json").json
-    assert statement["ledger"]["head"] == status["head"]
-    assert statement["ledger"]["entries"] == status["entries"] == len(statement["releases"])
+    entries = run("ledger", "history", LEDGER, "--json").json
+    assert statement["ledger"]["head"] == entries[-2]["hash"]  # the last entry gives back what was set aside
+    assert statement["ledger"]["entries"] == status["entries"] - 2 == len(statement["releases"])
     assert statement["window"] == "2025"
     assert status["spent_epsilon"] == pytest.approx(1.5)
     refused = run("fit", ratings, "--epsilon", 1.5, *options, "--out", "second", code=3)
@@ -123,6 +129,99 @@ def test_fit_charges_every_release_first_and_is_refused_when_the_account_is_spen
     assert not (folder / "second").exists()
     run("fit", ratings, "--epsilon", 1, *options)  # but a smaller one does
     assert run("ledger", "verify", LEDGER, "--json").json[0]["entries"] == 2 * status["entries"]
+
+
+ALL = Budget(2.0, 1e-6)
+
+
+def set_aside(part=ALL):
+    """As a fit does that is still at work, or died."""
+    with Ledger.open(LEDGER, create=False) as ledger:
+        reserved = ledger.account("visits").reserve(part)
+        reserved.charge("release", GaussianRelease(0.1))
+
+
+def test_a_fit_beside_another_is_refused_before_anything_is_read_or_charged(run, opened, visits, folder):
+    set_aside()
+    for command in (("fit", visits, "--epsilon", 1), ("mean", visits, *COSTS)):
+        refused = run(*command, *CHARGED, code=3)
+        assert "does not fit in account 'visits'" in refused.stderr
+        assert "set aside for runs that have not ended: epsilon 1.9" in refused.stderr
+    assert not list(folder.glob("*model*"))
+    status = run("ledger", "status", LEDGER).stdout
+    assert "Spent: epsilon 0.3969 at delta 1e-06 (mu 0.1), in 2 entries." in status
+    assert "Set aside: epsilon 1.9" in status
+    assert "by entry 1 of run" in status
+    assert "Left:  epsilon 0 at delta 1e-06 (mu 0)" in status
+
+
+def test_what_a_dead_run_set_aside_is_given_back_by_hand_and_its_charges_stay(run, opened, visits):
+    set_aside()
+    said = run("ledger", "give-back", LEDGER, "--reservation", 1).stdout
+    assert "Reservation 1 is closed. Charged against it, and spent: epsilon 0.3969." in said
+    assert "Set aside" not in said
+    assert "no open reservation with number 1" in run("ledger", "give-back", LEDGER, "--reservation", 1, code=2).stderr
+    run("mean", visits, *COSTS, *CHARGED)
+    set_aside(0.25)
+    ((held,),) = [each["reserved"] for each in run("ledger", "status", LEDGER, "--json").json]
+    answer = run("ledger", "give-back", LEDGER, "--reservation", held["number"], "--json").json
+    assert answer["charged"] == [str(Fraction(0.1) ** 2)]
+    assert answer["account"]["reserved"] == []
+    assert "given back" in run("ledger", "history", LEDGER).stdout
+    tamper("UPDATE apportion_entries SET body = REPLACE(body, '0.1', '0.2') WHERE number = 2")
+    assert "Entry 2" in run("ledger", "give-back", LEDGER, "--reservation", 1, code=2).stderr
+
+
+def test_a_command_that_fails_gives_back_all_that_it_set_aside(run, opened, visits):
+    run("mean", visits, "--user", "nobody", *COSTS[2:], *CHARGED, code=2)
+    (status,) = run("ledger", "status", LEDGER, "--json").json
+    assert (status["entries"], status["reserved"], status["left_epsilon"]) == (2, [], 2.0)
+
+
+def test_a_command_that_is_terminated_gives_back_all_that_it_did_not_charge(run, opened, ratings, monkeypatch):
+    def terminated(*_, **__):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("apportion.cli.training.fit_private", terminated)
+    run("fit", ratings, "--epsilon", 1, *CHARGED, code=143)
+    assert run("ledger", "status", LEDGER, "--json").json[0]["reserved"] == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_command_sets_its_budget_aside_once(run, opened, visits):
+    run("mean", visits, *COSTS, *CHARGED)
+    kinds = [entry["event"]["kind"] for entry in run("ledger", "history", LEDGER, "--json").json]
+    assert kinds.count("reserved") == kinds.count("given back") == 1
+    assert (kinds[0], kinds[-1]) == ("reserved", "given back")
+
+
+def test_a_fit_that_stops_says_that_its_reservation_stays_and_goes_on_with_it(run, opened, ratings, monkeypatch):
+    options = ("--epsilon", 2, "--dimension", 2, "--rounds", 2, "--checkpoint", "kept", *CHARGED)
+    stored = Checkpoint.store
+
+    def stop(self, number, *given):
+        stored(self, number, *given)
+        if number == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "store", stop)
+    said = run("fit", ratings, *options, code=130).stderr
+    assert "Reservation 1 of account 'visits' stays for when this fit goes on" in said
+    monkeypatch.setattr(Checkpoint, "store", stored)
+    gc.collect()  # as the end of the process would, this frees the checkpoint
+    assert run("ledger", "status", LEDGER, "--json").json[0]["left_epsilon"] == 0
+    run("fit", ratings, *options)
+    entries = run("ledger", "history", LEDGER, "--json").json
+    assert {entry["against"] for entry in entries[1:-1]} == {1}
+    assert run("ledger", "verify", LEDGER, "--json").json[0]["holds"]
+
+
+def test_on_a_renyi_account_a_fit_says_that_nothing_is_set_aside(run, ratings):
+    options = ("--epsilon", 3, "--delta", "1e-6", "--kind", "renyi")
+    run("ledger", "init", LEDGER, "--account", "visits", *options)
+    said = run("fit", ratings, "--epsilon", 1, "--dimension", 2, "--rounds", 2, *CHARGED).stderr
+    assert "Nothing of account 'visits' is set aside for this run" in said
+    assert "reserved" not in {entry["event"]["kind"] for entry in run("ledger", "history", LEDGER, "--json").json}
 
 
 def test_statistics_charge_accounts_of_their_own_relation(run, opened, visits):
@@ -235,7 +334,9 @@ def test_a_fit_charges_a_guarded_account_and_the_next_one_sees_that_it_was_rolle
     statement = run("fit", ratings, "--epsilon", 1, *options, "--json").json["statement"]
     answers = run("ledger", "verify", LEDGER, *KEYED, *HEADED, "--json").json
     assert [(each["holds"], each["unseen"]) for each in answers] == [(True, [])] * 2
-    assert answers[1]["head"] == statement["ledger"]["head"]
+    assert run(
+        "ledger", "verify", LEDGER, "--account", "visits", "--kept", statement["ledger"]["head"], *KEYED, *HEADED
+    )
     last = answers[1]["entries"]
     tamper(f"DELETE FROM apportion_entries WHERE number = {last}")
     words = f"is at entry {last}, but the ledger ends at entry {last - 1}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 
 import numpy as np
@@ -48,6 +49,22 @@ def test_private_values_cannot_be_printed_pickled_copied_or_converted(hidden):
         with pytest.raises(TypeError, match=r"private values|must be"):
             read(hidden)
     assert not hasattr(hidden, "__dict__")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_session_refuses_to_spend_in_a_process_that_was_forked_off():
+    """Both processes had a whole budget each, and each statement claimed one."""
+    session = Session(BUDGET, noise=SeededNoise(0))
+    share = session.plan(all=1.0).one("all")
+    child = os.fork()
+    if child == 0:
+        try:
+            session.release("total", a_sum(3), share)
+        except BudgetError as refused:
+            os._exit(7 if "forked" in str(refused) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    session.release("total", a_sum(3), share)
 
 
 def test_a_sum_opens_for_the_session_and_the_auditor_only():

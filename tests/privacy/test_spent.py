@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,3 +33,14 @@ def test_the_exact_sum_of_all_costs_is_compared_with_the_budget():
         with pytest.raises(BudgetError, match="of the budget"):
             short.refuse_beyond(record, costs[-1])
         assert len(exact._costs) < 10
+
+
+def test_parts_of_delta_that_add_up_to_a_little_too_much_are_refused():
+    session = Session(Budget(1.0, 1e-6))
+    session.release("one", number_of_units(3, ADD_REMOVE), session.plan(one=1e-3).one("one"))
+    [record] = session.statement().releases
+    spent = Spent(1.0, 3e-7)
+    spent.take(replace(record, delta=1e-7), 0.0)
+    spent.take(replace(record, delta=1e-7), 0.0)
+    with pytest.raises(BudgetError, match="of delta for a list"):
+        spent.refuse_beyond(replace(record, delta=np.nextafter(1e-7, 1)), 0.0)

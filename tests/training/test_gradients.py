@@ -17,7 +17,9 @@ from apportion.errors import InputError
 from apportion.linalg import use_backend
 from apportion.linalg.unit_products import available
 from apportion.privacy.clipped_gradients import GradientTotal
+from apportion.training.blocks import Stored
 from apportion.training.by_row import ByRow
+from apportion.training.clipping import FixedClip, QuantileClip
 from apportion.training.fused import RowProducts
 from apportion.training.groups import Groups
 from apportion.training.layers import LayerFactors, _blocks_of, _windows, supported
@@ -165,11 +167,31 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(way, bad):
     assert np.allclose(found, rest, atol=1e-12)
 
 
+@pytest.mark.parametrize("clip", [1e-100, 1e-30, 1.0, 1e100])
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e-120, 1e-60, 1e60, 1e120, 1e170])
+def test_no_length_is_lost_to_squares_that_vanish_or_overflow(clip, size):
+    total = GradientTotal(clip, [(3,)])
+    total.add([Stored(torch.full((1, 3), size, dtype=torch.float64))])
+    assert np.linalg.norm(raw_value(total.sealed()) / clip) <= 1
+
+
+def test_norms_whose_squares_vanish_or_overflow_are_refused():
+    """With a clip norm of 1e-300 a gradient of 1e-170 had the square 0, and was added as it was."""
+    for clip in (1e-300, 1e-101, 1e101, 0.0, np.inf, np.nan):
+        with pytest.raises(InputError, match="Expected a clip_norm from 1e-100"):
+            GradientTotal(clip, [(3,)])
+        with pytest.raises(InputError, match="Expected norm from 1e-100"):
+            FixedClip(clip)
+    for limits in ({"smallest": 0.0}, {"largest": np.inf}, {"smallest": 2.0, "largest": 1.0}):
+        with pytest.raises(InputError, match=r"Expected (smallest|largest) from"):
+            QuantileClip(**limits)
+
+
 def test_a_total_does_not_show_what_it_holds():
     total = GradientTotal(1.0, [(2,)])
     with pytest.raises(TypeError, match="private values"):
         np.asarray(total)
-    with pytest.raises(InputError, match=r"clip_norm above 0.*got 0"):
+    with pytest.raises(InputError, match=r"clip_norm from .*got 0"):
         GradientTotal(0.0, [(2,)])
 
 

@@ -14,6 +14,7 @@ from apportion.errors import InputError
 from apportion.privacy import SeededNoise
 from apportion.training import PrivateTrainer, TrainingCheckpoint, UserRows
 from apportion.training.comparable import comparable, comparable_module
+from apportion.training.processes import OneProcess
 
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((60, 4)), dtype=torch.float32)
 Y = torch.arange(60) % 2
@@ -92,13 +93,13 @@ CHANGES = {
 }
 
 
-def trained(module, file, loss=cross_entropy):
+def trained(module, file, loss=cross_entropy, noise=None, processes=None):
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.zero_()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    trainer = PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=SeededNoise(0))
-    return trainer.fit(UserRows(X, Y, USERS), checkpoint=TrainingCheckpoint(file, 2))
+    trainer = PrivateTrainer(module, optimizer, loss, epsilon=1.0, delta=1e-5, steps=2, noise=noise or SeededNoise(0))
+    return trainer.fit(UserRows(X, Y, USERS), checkpoint=TrainingCheckpoint(file, 2), processes=processes)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -108,6 +109,24 @@ def test_a_checkpoint_is_refused_for_another_module_of_the_same_name(name, tmp_p
     trained(one(), tmp_path / "run")
     with pytest.raises(InputError, match="same rows and settings"):
         trained(other(), tmp_path / "run")
+
+
+@pytest.mark.parametrize("other", ["secure", SeededNoise(1)], ids=["the operating system", "another seed"])
+def test_a_chain_of_keys_that_a_seed_began_is_not_gone_on_with_by_another_source(other, tmp_path):
+    """Else the rest of a chain that anybody can compute would be said to come from the operating system."""
+    first = trained(Scaled(), tmp_path / "run", noise=SeededNoise(0))
+    assert not first.statement_.releasable
+    assert not trained(Scaled(), tmp_path / "run", noise=SeededNoise(0)).statement_.releasable
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run", noise=other)
+
+
+def test_a_checkpoint_that_does_not_say_where_its_noise_came_from_is_refused(tmp_path):
+    trained(Scaled(), tmp_path / "run")
+    held = torch.load(tmp_path / "run", weights_only=True)
+    torch.save({**held, "format": 2}, tmp_path / "run")
+    with pytest.raises(InputError, match="checkpoint of this version"):
+        trained(Scaled(), tmp_path / "run")
 
 
 def test_a_checkpoint_is_refused_with_another_number_that_a_function_of_the_file_reads(tmp_path, monkeypatch):
@@ -127,6 +146,33 @@ def test_a_checkpoint_is_refused_where_passes_round_otherwise(tmp_path):
             trained(Scaled(), tmp_path / "run")
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_checkpoint_is_refused_with_another_precision_of_products(tmp_path):
+    trained(Scaled(), tmp_path / "run")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(InputError, match="same rows and settings"):
+            trained(Scaled(), tmp_path / "run")
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+class OneOfTwo(OneProcess):
+    """The first of two processes, of which the other has no units."""
+
+    size = 2
+
+    def exchange(self, value):
+        return [value, value if isinstance(value, str) else None]
+
+
+def test_a_checkpoint_is_refused_in_another_number_of_processes(tmp_path):
+    """Their passes take other units together, which rounds otherwise, and the noise would be the same."""
+    trained(Scaled(), tmp_path / "run")
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run", processes=OneOfTwo())
 
 
 MODULES = (

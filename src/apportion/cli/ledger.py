@@ -35,7 +35,7 @@ _HEAD: Final = click.option(
 )
 
 
-@click.group(short_help="Manage budgets shared by all runs on a data set: init, status, history, export, verify.")
+@click.group(short_help="Manage budgets shared by all runs on a data set: init, status, history, verify, give-back.")
 def ledger() -> None:
     """Manage privacy budget accounts that all runs on a data set share.
 
@@ -45,9 +45,10 @@ def ledger() -> None:
     apportion fit visits.csv --epsilon 1 --ledger visits.db --account visits
     apportion ledger verify visits.db
 
-    LEDGER is a SQLite file on a local disk, or postgresql://... Every release is charged before its noise is drawn.
-    Nothing is ever refunded. With a key, nobody else can rewrite an account. With a head, stored where people who can
-    write to the ledger cannot write, the next charge detects entries that were removed or rolled back.
+    LEDGER is a SQLite file on a local disk, or postgresql://... Every release is charged before its noise is drawn. No
+    charge is ever refunded. A fit sets its whole budget aside when it begins, or is refused, and gives back what it did
+    not charge. With a key, nobody else can rewrite an account. With a head, stored where people who can write to the
+    ledger cannot write, the next charge detects entries that were removed or rolled back.
     """  # noqa: D301
 
 
@@ -190,6 +191,37 @@ def export(ledger: str, account: str | None, key: str | None, out: Path | None) 
         click.echo(f"Wrote {len(content['entries'])} entries to {out}; head {content['head']}.")
 
 
+@ledger.command("give-back", short_help="Free what is set aside for a run that died.")
+@_WHERE
+@_ACCOUNT
+@_KEY_FILE
+@_HEAD
+@click.option(
+    "--reservation", type=click.IntRange(min=1), required=True, metavar="ENTRY", help="The entry that set it aside."
+)
+@json_option
+def give_back(
+    ledger: str, account: str | None, key: str | None, head: str | None, reservation: int, as_json: bool
+) -> None:
+    """Free what is still set aside for a run that died. What it had charged stays spent.
+
+    Every release is charged before its noise is drawn, so the entries say all that the run can have released. If the
+    run is still at work, it goes on charging what is free, and may be refused. `status` lists what is set aside.
+    """
+    from apportion.privacy.ledger.filters import to_text
+    from apportion.privacy.statement import rounded_up
+
+    with _one_account(ledger, account, key, head) as result:
+        result.verify()
+        charged = result.give_back(reservation)
+        status, spent = result.status(), result.epsilon_of(charged)
+    if as_json:
+        print_json({"reservation": reservation, "charged": to_text(charged), "account": asdict(status)})
+        return
+    click.echo(f"Reservation {reservation} is closed. Charged against it, and spent: epsilon {rounded_up(spent):g}.\n")
+    click.echo(_in_words(status))
+
+
 @ledger.command(short_help="Write the first head of an account that was opened without one.")
 @_WHERE
 @_ACCOUNT
@@ -281,6 +313,11 @@ def _in_words(result: Status) -> str:
             f"Account {result.name!r} ({result.kind}): epsilon {result.epsilon:g}{delta} in all.",
             f"Spent: epsilon {rounded_up(result.spent_epsilon):g}{delta}{spent_mu}, "
             f"in {result.entries} entr{'y' if result.entries == 1 else 'ies'}.",
+            *(
+                f"Set aside: epsilon {rounded_up(each.epsilon):g}{delta}, by entry {each.number} of run {each.run}, at "
+                f"{each.at}."
+                for each in result.reserved
+            ),
             f"Left:  epsilon {_rounded_down(result.left_epsilon):g}{delta}{left_mu}, for one session "
             "that takes it all.",
             f"Unit: {result.unit}. Neighbours: {result.neighbours}.",

@@ -27,12 +27,14 @@ from apportion.privacy.keys import Listed
 from apportion.privacy.ledger.events import Event, Receipt, to_json
 from apportion.privacy.ledger.kept_files import replace_file
 from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.reservations import Made
 from apportion.privacy.statement import Release
 
 FORMAT: Final = 2
 VARIABLE: Final = "APPORTION_CHECKPOINT_KEY"
 _CONTEXT: Final = "checkpoint.json"
 _PLAN: Final = "plan.json"
+_RESERVATIONS: Final = "reservations.json"
 _LOCK: Final = "lock"
 _LABEL: Final = "checkpoint"
 
@@ -193,6 +195,21 @@ class Checkpoint:
         self._require(turn)
         told = {"plan": plan, "event": _digest_of(event), "receipt": asdict(receipt)}
         replace_file(self.folder / _PLAN, json.dumps({**told, "code": self._plan_code(told)}))
+
+    def reservations(self, account: str) -> Made:
+        """Return what earlier processes of this fit set aside on an account."""
+        try:
+            held = json.loads((self.folder / _RESERVATIONS).read_text(encoding="utf-8"))
+            if held["account"] == account:
+                return Made(tuple(int(number) for number in held["numbers"]), bool(held["finished"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return Made()
+
+    def keep_reservations(self, account: str, kept: Made) -> None:
+        """Store them. They decide who else may charge an account, and nothing about noise."""
+        told = {"account": account, "numbers": kept.numbers, "finished": kept.finished}
+        replace_file(self.folder / _RESERVATIONS, json.dumps(told) + "\n")
 
     def close(self) -> None:
         """Release the checkpoint, so that another process can use it."""

@@ -20,6 +20,7 @@ from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
+LEAST_NORM, LARGEST_NORM = 1e-100, 1e100  # within them, squares of lengths that matter neither vanish nor overflow
 _INNER = 1 - 1e-5  # relative to the clip norm; covers the rounding of float32 gradients
 
 
@@ -67,9 +68,11 @@ class GradientTotal(Hidden):
         losses: tuple[float, float] | None = None,
         neighbours: Neighbours = ADD_REMOVE,
     ) -> None:
-        if not 0 < clip_norm < math.inf or not 0 <= counted + (losses[1] if losses else 0.0) < 1:
+        if not LEAST_NORM <= clip_norm <= LARGEST_NORM or not 0 <= counted + (losses[1] if losses else 0.0) < 1:
             raise InputError(
-                f"Expected a finite clip_norm above 0 and counted in [0, 1), got {clip_norm}, {counted}.", argument=None
+                f"Expected a clip_norm from {LEAST_NORM:g} to {LARGEST_NORM:g} and counted in [0, 1), got {clip_norm}, "
+                f"{counted}.",
+                argument=None,
             )
         self._clip_norm = float(clip_norm)
         self._shapes = [tuple(shape) for shape in shapes]

@@ -396,6 +396,7 @@ class Session(Declarations):
     ) -> Receipt | None:
         """Check a release, charge it unless it was charged before, and record it. The caller holds the lock."""
         receipt, cost = None if kept is None else kept.receipt, None
+        self._spent.refuse_copy()
         self._spent.refuse_taken(record.name)
         stored = kept is not None and not readmitted
         if stored and receipt is None and self._ledger is not None and self._schedule is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 from apportion.errors import BudgetError
 from apportion.privacy.statement import Release
@@ -22,6 +23,15 @@ class Spent:
         self._names: set[str] = set()
         self._costs: list[float] = []  # a few numbers with the same exact sum as all costs
         self._deltas: list[float] = []
+        self._process = os.getpid()
+
+    def refuse_copy(self) -> None:
+        """Refuse a process that was forked off: it has a copy of these numbers, and neither side sees the other's."""
+        if os.getpid() != self._process:
+            raise BudgetError(
+                "This session was opened before the process was forked, and both would spend its budget; open a "
+                "session in each process, on one account of a ledger if they share a budget."
+            )
 
     def refuse_taken(self, name: str) -> None:
         """Refuse a name that an earlier release used."""
@@ -30,7 +40,7 @@ class Spent:
 
     def refuse_beyond(self, record: Release, cost: float) -> None:
         """Refuse a release that costs more than is left of the budget."""
-        if math.fsum([*self._deltas, record.delta]) > self._keys_delta * (1 + 1e-12):
+        if math.fsum([*self._deltas, record.delta, -self._keys_delta]) > 0:  # its sign is exact
             raise BudgetError(
                 f"Release {record.name!r} asks for {record.delta:g} of delta for a list of private keys, but the "
                 f"budget reserves {self._keys_delta:g} for such lists (keys_delta)."

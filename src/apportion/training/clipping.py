@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from apportion.errors import InputError
+from apportion.privacy.clipped_gradients import LARGEST_NORM, LEAST_NORM
 from apportion.training.known_noise import AddedNoise, require
 
 
@@ -49,8 +50,9 @@ class FixedClip:
     counted: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.norm < math.inf or self.counted:
-            raise InputError(f"Expected a finite clip norm above 0, got {self.norm}.", argument="norm")
+        require("norm", self.norm, low=LEAST_NORM, high=LARGEST_NORM)
+        if self.counted:
+            raise InputError(f"Expected no count of units with a fixed norm, got {self.counted}.", argument="counted")
 
     @property
     def start(self) -> float:
@@ -93,6 +95,8 @@ class QuantileClip:
 
     def __post_init__(self) -> None:
         require("quantile", self.quantile, low=0, high=1)
+        require("smallest", self.smallest, low=LEAST_NORM, high=self.largest)
+        require("largest", self.largest, low=self.smallest, high=LARGEST_NORM)
         require("start", self.start, low=self.smallest, high=self.largest)
         if not (0 < self.counted < 1 and self.rate > 0):
             raise InputError(

@@ -280,7 +280,7 @@ class PrivateTrainer:
     ) -> Run:
         """Open or restore the session and the private gradients."""
         refuse_surroundings(self.module, units)
-        identity = "" if checkpoint is None else self._identity(units, ledger)
+        identity = "" if checkpoint is None else self._identity(units, ledger, processes)
         stored = None if checkpoint is None else self._stored(checkpoint, identity, processes)
         noise: NoiseSource = noise_source(self.noise)
         if checkpoint is not None:
@@ -304,9 +304,9 @@ class PrivateTrainer:
             self._restore(stored.training)
         return Run(opened, gradients, checkpoint, identity, processes)
 
-    def _identity(self, units: Units, ledger: LedgerAccount | None) -> str:
+    def _identity(self, units: Units, ledger: LedgerAccount | None, processes: Processes) -> str:
         account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))
-        return units.identity({**self._settings(units), "account": account})
+        return units.identity({**self._settings(units), "account": account, "processes": processes.size})
 
     def _stored(self, checkpoint: TrainingCheckpoint, identity: str, processes: Processes) -> Stored | None:
         """Return what the first process finds in the checkpoint."""
@@ -327,6 +327,7 @@ class PrivateTrainer:
     def _settings(self, units: Units) -> dict[str, Any]:
         """Return what a checkpoint is bound to, beside the rows."""
         named = {name: [str(p.dtype), list(p.shape)] for name, p in self.module.named_parameters()}
+        source = noise_source(self.noise)  # a chain that a seed began is not for release, whatever goes on with it
         return {
             "epsilon": self.epsilon, "delta": self.delta, "steps": self.steps, "sampling": self.sampling,
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
@@ -336,6 +337,7 @@ class PrivateTrainer:
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
+            "noise": [source.description, source.releasable],
         }  # fmt: skip
 
     def epsilon_after(self, steps: int) -> float:
@@ -355,8 +357,10 @@ def optimizer_settings(optimizer: torch.optim.Optimizer) -> str:
 
 def _machine(module: torch.nn.Module) -> list[str]:
     """Return what the rounding of a pass depends on: steps that are repeated must be the same numbers."""
-    devices = sorted({p.device.type for p in module.parameters()})
-    return [*devices, torch.__version__, torch.backends.cpu.get_cpu_capability(), str(torch.get_num_threads())]
+    devices = {p.device for p in module.parameters()}
+    names = {torch.cuda.get_device_name(each) if each.type == "cuda" else each.type for each in devices}
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    return [*sorted(names), torch.__version__, torch.backends.cpu.get_cpu_capability(), str(threads), precision]
 
 
 def _scheduler_settings(scheduler: Any | None) -> str:

@@ -98,6 +98,15 @@ def test_a_server_that_crashed_has_every_charge_and_handles_go_on(server, in_new
         assert account.charge("again", GaussianRelease(0.01)).number == 6
 
 
+def test_a_commit_waits_for_the_disk_on_whatever_connection_a_pool_gives(in_new_schema):
+    """Pools hand transactions out to connections that did not see what was set before."""
+    with Ledger.open(in_new_schema()) as ledger:
+        ledger.create_account("visits", Budget(1.0, 1e-6))
+        ledger._store._get().execute("SET synchronous_commit = off")
+        with ledger._store.transaction("visits") as held:
+            assert held._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+
+
 def test_a_server_that_may_lose_charges_is_refused(server):
     import psycopg
 

@@ -299,7 +299,7 @@ def test_columns_that_hold_anything_are_named(tmp_path, value):
     guarded.close()
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 4])
 def test_a_ledger_of_another_format_is_refused_in_one_sentence(url, sql, version):
     Ledger.open(url).close()
     if url.startswith("postgres"):
@@ -307,7 +307,7 @@ def test_a_ledger_of_another_format_is_refused_in_one_sentence(url, sql, version
     else:
         sql(f"PRAGMA user_version = {version}")
     with pytest.raises(
-        LedgerError, match=rf"has format {version}, but this version of apportion reads format 2: .*\.$"
+        LedgerError, match=rf"has format {version}, but this version of apportion reads formats 2 to 3: .*\.$"
     ):
         Ledger.open(url)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from apportion.auditing.hidden_values import distance, raw_copy
 from apportion.data.groups import rows_by_group
 from apportion.engines import LocalEngine, add_up_one
 from apportion.errors import BudgetError, InputError
-from apportion.privacy import REPLACE_VALUES, Budget, SeededNoise, Session
+from apportion.privacy import REPLACE_VALUES, Budget, Ledger, SeededNoise, Session
 from apportion.privacy.contributions import SecondKeyCounts
 from apportion.privacy.keys import KeyedSum, OwnWeights
 from apportion.privacy.mechanisms import SecondLook
@@ -151,6 +152,16 @@ def test_a_user_with_keys_of_its_own_moves_each_round_by_at_most_its_sensitivity
     listed = fit(crowd("a of mine", "z of mine"), Session(**arguments))
     assert listed["keys"]
     assert not set(listed["keys"]) & {"a of mine", "z of mine"}
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1.4e-6, 9e-7, 3e-4, 1e-6])
+def test_both_rounds_fit_an_account_that_keeps_just_their_part_of_delta(delta, tmp_path):
+    """0.05 δ and 0.95 δ, each rounded, were together more than δ for one δ in six: the second round was refused."""
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        account = ledger.create_account("words", Budget(2.0, delta, delta / 2))
+        fit(crowd(), account.session(1.0))
+        assert sum(Fraction(entry.event.delta) for entry in account.history()) <= Fraction(delta / 2)
+        assert len(account.history()) == 2
 
 
 def test_two_rounds_list_more_keys_than_one_with_the_same_budget():

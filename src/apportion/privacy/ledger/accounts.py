@@ -10,36 +10,31 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from apportion.errors import BudgetError
-from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import chain, events
-from apportion.privacy.ledger.chain import Definition, Entry, LedgerError, Row, Standing, Stored
-from apportion.privacy.ledger.events import Event, Receipt, SampledRun
-from apportion.privacy.ledger.filters import Amounts, added, below, no_keys, root_below, to_text
+from apportion.privacy.ledger.chain import Definition, LedgerError, Row, Stored
+from apportion.privacy.ledger.events import Event, GivenBack, Note, Receipt, Reserved, SampledRun
+from apportion.privacy.ledger.filters import Amounts, added, no_keys, to_text
 from apportion.privacy.ledger.fingerprints import Fingerprints, OtherDataWarning, digest_of
 from apportion.privacy.ledger.heads import Head, KeptHead
 from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.left import BeyondTotalError, left_in_words, status_of
 from apportion.privacy.ledger.prefix import CheckedPrefix, Rows
+from apportion.privacy.ledger.reservations import Made, Reservation
+from apportion.privacy.ledger.standing import Entry, Standing
 from apportion.privacy.ledger.status import Status
-from apportion.privacy.ledger.store import Store, Transaction
+from apportion.privacy.ledger.store import Store
 from apportion.privacy.neighbours import ADD_REMOVE, ADD_REMOVE_EXAMPLE, Neighbours
 from apportion.privacy.noise import NoiseSource
 
 if TYPE_CHECKING:
     from apportion.privacy.checkpoints import Checkpoint
     from apportion.privacy.session import Session
-
-
-class _BeyondTotal(Exception):  # noqa: N818 - internal, never reaches a caller
-    """The account cannot cover a charge."""
-
-    def __init__(self, before: Amounts) -> None:
-        super().__init__()
-        self.before = before
 
 
 @dataclass(frozen=True)
@@ -96,12 +91,13 @@ class Account:
         """The time span of the data."""
         return self._definition.window
 
-    def charge(self, name: str, event: Event) -> Receipt:
+    def charge(self, name: str, event: Event, *, against: int | None = None) -> Receipt:
         """Record durably that a release is about to be drawn, or refuse.
 
         Args:
             name: the name of the release.
             event: the event that is charged.
+            against: the number of the reservation that pays, as far as it is open and goes.
 
         Raises:
             BudgetError: if too little is left; the message says how much, and nothing is written.
@@ -113,19 +109,87 @@ class Account:
                 f"{self.name!r} are {self.neighbours.relation!r}."
             )
         self._refuse_unguarded()
-        cost = self._filter.cost(event)
-        if self._prefix.is_empty:
-            self._standing()  # check many entries for the first time before the transaction, so that nobody waits
         try:
-            row, compared = self._add(name, event, cost)
-        except _BeyondTotal as refused:  # warn only now, after the transaction, so that nobody waits for it
+            row = self._written(name, event, self._filter.cost(event), against)
+        except BeyondTotalError as refused:  # warn only now, after the transaction, so that nobody waits for it
             raise BudgetError(
                 f"Release {name!r} asks for {events.in_words(event)}, which is more than account {self.name!r} has "
-                f"left: {self._left_in_words(refused.before)}."
+                f"left: {left_in_words(self._filter, refused.before)}."
             ) from None
-        self._keep_head(row, compared)
         self._note_data()
         return Receipt(self.name, self.run, row.number, row.hash)
+
+    def reserve(self, part: float | Budget = 1.0, *, checkpoint: Checkpoint | None = None) -> Reservation:
+        """Set a run's whole budget aside, or refuse. Whatever the run does not use is given back when it ends.
+
+        Args:
+            part: the budget, or the fraction of what is left.
+            checkpoint: of a fit that can be resumed: the reservation of its earlier process goes on, if it is open.
+
+        On an account of kind "renyi" nothing is set aside, because what a run will cost there is not known beforehand;
+        a run on samples is charged whole at its start anyway.
+
+        Example::
+
+            with account.reserve(0.5) as reserved:
+                model.fit(data, session=reserved.session())
+        """
+        self._refuse_unguarded()
+        standing = self._standing()
+        made = Made() if checkpoint is None else checkpoint.reservations(self.identity)
+        kept = next((number for number in made.numbers if standing.reservation(number) is not None), None)
+        resumed = checkpoint is not None and checkpoint.n_stored > 0
+        budget = self._budget_of(part, standing, begun=resumed or kept is not None)
+        most = self._filter.most(budget)
+        whole = resumed and made.finished  # then nothing will be charged
+        if kept is not None or most is None or whole or (resumed and not made.numbers):
+            return Reservation(self, budget, kept, checkpoint, adopted=kept is not None, finished=whole)
+        charged = self._charged_against(made.numbers) if resumed else self._filter.nothing
+        missing = tuple(max(a - b, Fraction(0)) for a, b in zip(most, charged, strict=True))
+        number = self._set_aside(missing, budget) if any(missing) else None
+        if checkpoint is not None and number is not None:
+            checkpoint.keep_reservations(self.identity, replace(made, numbers=(*made.numbers, number), finished=False))
+        return Reservation(self, budget, number, checkpoint)
+
+    def give_back(self, reservation: int, *, missing_ok: bool = False) -> Amounts:
+        """Give back what is left of a reservation. Return what was charged against it; that stays spent.
+
+        Args:
+            reservation: the number of its entry.
+            missing_ok: whether to do nothing if it is not open.
+        """
+        self._refuse_unguarded()
+        if self._standing().reservation(reservation) is None:
+            if missing_ok:
+                return self._filter.nothing
+            raise LedgerError(f"Account {self.name!r} has no open reservation with number {reservation}.")
+        self._written("given back", GivenBack(reservation), self._filter.nothing, None)
+        return self._charged_against([reservation])
+
+    def epsilon_of(self, amounts: Amounts) -> float:
+        """Return the ε, at the account's δ, of what was charged."""
+        return self._filter.spent_epsilon(amounts)
+
+    def _set_aside(self, amounts: Amounts, budget: Budget) -> int:
+        event = Reserved(amounts, self._filter.spent_epsilon(amounts))
+        try:
+            return self._written("set aside", event, self._filter.nothing, None).number
+        except BeyondTotalError as refused:
+            raise self._does_not_fit(budget, refused.before) from None
+
+    def _charged_against(self, reservations: Sequence[int]) -> Amounts:
+        total = self._filter.nothing
+        for entry, _ in self._checked():
+            total = added(total, entry.cost) if entry.against in reservations else total
+        return total
+
+    def _written(self, name: str, event: Event | Note, cost: Amounts, against: int | None) -> Row:
+        """Write an entry and its head, or refuse."""
+        if self._prefix.is_empty:
+            self._standing()  # check many entries for the first time before the transaction, so that nobody waits
+        row, compared = self._add(name, event, cost, against)
+        self._keep_head(row, compared)
+        return row
 
     def for_data(self, data: str | os.PathLike[str], warn: Callable[[str], None] | None = None) -> Account:
         """Name the file or folder that this handle charges for. With a fingerprint file, warn if the data changed.
@@ -149,7 +213,7 @@ class Account:
         window: str | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Session:
-        """Open a session that charges this account. Nothing is reserved for it: only releases are charged.
+        """Open a session that charges this account. Nothing is set aside for it (see `reserve`): releases are charged.
 
         Args:
             part: the session's budget, or the fraction of what is left that it may spend.
@@ -162,21 +226,8 @@ class Account:
         from apportion.privacy.session import Session
 
         self._refuse_unguarded()
-        spent = self._standing().spent
-        if isinstance(part, Budget):
-            budget = part
-            if budget.keys_delta and not self.budget.keys_delta:
-                raise no_keys()
-            resumed = checkpoint is not None and checkpoint.n_stored > 0  # a part of the budget is already spent
-            if not (resumed or self._filter.covers(budget, spent)):
-                raise BudgetError(
-                    f"A session of epsilon {budget.epsilon:g} at delta {budget.delta:g} does not fit in account "
-                    f"{self.name!r}: {self._left_in_words(spent, budget)}."
-                )
-        elif 0 < part <= 1:
-            budget = self._filter.budget_within(part, spent)
-        else:
-            raise BudgetError(f"Expected a fraction in (0, 1] of what is left of account {self.name!r}, got {part}.")
+        resumed = checkpoint is not None and checkpoint.n_stored > 0  # a part of the budget is already spent
+        budget = self._budget_of(part, self._standing(), begun=resumed)
         return Session(
             budget,
             noise=noise,
@@ -188,37 +239,31 @@ class Account:
             checkpoint=checkpoint,
         )
 
-    def status(self) -> Status:
-        """Return the state of the account: what was spent, what is left, and the head of its chain."""
-        return self._status(self._standing())
+    def _budget_of(self, part: float | Budget, standing: Standing, *, begun: bool) -> Budget:
+        """Return the budget of a new session. Refuse one that does not fit, unless it has begun to spend it."""
+        if not isinstance(part, Budget):
+            if 0 < part <= 1:
+                return self._filter.budget_within(part, standing.taken)
+            raise BudgetError(f"Expected a fraction in (0, 1] of what is left of account {self.name!r}, got {part}.")
+        if part.keys_delta and not self.budget.keys_delta:
+            raise no_keys()
+        if not (begun or self._filter.covers(part, standing.taken)):
+            raise self._does_not_fit(part, standing)
+        return part
 
-    def _status(self, standing: Standing) -> Status:
-        adds, definition, spent = self._filter, self._definition, standing.spent
-        left_mu, left_epsilon = self._left(spent)
-        return Status(
-            definition.name,
-            adds.kind,
-            adds.budget.epsilon,
-            adds.budget.delta,
-            definition.neighbours.unit,
-            definition.neighbours.relation,
-            definition.window,
-            definition.owner,
-            definition.created,
-            standing.number,
-            standing.hash,
-            adds.spent_epsilon(spent),
-            adds.spent_mu(spent),
-            left_epsilon,
-            left_mu,
-            adds.measures,
-            tuple(to_text(spent)),
-            tuple(to_text(adds.totals)),
+    def _does_not_fit(self, budget: Budget, standing: Standing) -> BudgetError:
+        return BudgetError(
+            f"A session of epsilon {budget.epsilon:g} at delta {budget.delta:g} does not fit in account "
+            f"{self.name!r}: {left_in_words(self._filter, standing, budget)}."
         )
 
+    def status(self) -> Status:
+        """Return the state of the account: what was spent, what is left, and the head of its chain."""
+        return status_of(self._definition, self._standing())
+
     def history(self) -> list[Entry]:
-        """Return all charges in order. Refuse a ledger that was altered."""
-        return list(self._checked())
+        """Return all charges and notes in order. Refuse a ledger that was altered."""
+        return [entry for entry, _ in self._checked()]
 
     def verify(self, kept: str | None = None) -> Status:
         """Recompute every hash, code, cost and sum, and compare the head. Raise at the first error.
@@ -231,14 +276,14 @@ class Account:
         """
         self._standing()
         standing, result = self._definition.start, kept in (None, self._definition.hash)
-        for entry in self._checked():
-            standing, result = Standing(entry.number, entry.hash, entry.spent), result or entry.hash == kept
+        for entry, standing in self._checked():  # noqa: B007 - the last one
+            result = result or entry.hash == kept
         if not result:
             raise LedgerError(
                 f"No entry of account {self.name!r} has the hash {kept!r}: entries were removed from the end, or "
                 "the whole chain was rewritten."
             )
-        return self._status(standing)
+        return status_of(self._definition, standing)
 
     def unseen(self) -> tuple[str, ...]:
         """Return what `verify` cannot detect here, one sentence each."""
@@ -265,16 +310,15 @@ class Account:
             self._refuse_other_definition(held.account())
             standing, _ = self._prefix.follow(held.rows)
             head.write(standing.number, standing.hash)
-        return self._status(standing)
+        return status_of(self._definition, standing)
 
     def export(self) -> dict[str, Any]:
         """Return everything in JSON form: the status, and each entry with its event in dp_accounting's terms too."""
-        entries = self.history()
-        last = entries[-1] if entries else None
-        standing = self._definition.start if last is None else Standing(last.number, last.hash, last.spent)
+        checked = list(self._checked())
+        standing = checked[-1][1] if checked else self._definition.start
         return {
             "format": chain.FORMAT,
-            "account": asdict(self._status(standing)),
+            "account": asdict(status_of(self._definition, standing)),
             "genesis": self._definition.hash,
             "entries": [
                 {
@@ -288,13 +332,14 @@ class Account:
                     "spent": to_text(entry.spent),
                     "previous": entry.previous,
                     "hash": entry.hash,
+                    "against": entry.against,
                 }
-                for entry in entries
+                for entry, _ in checked
             ],
             "head": standing.hash,
         }
 
-    def _checked(self) -> Iterator[Entry]:
+    def _checked(self) -> Iterator[tuple[Entry, Standing]]:
         yield from chain.check(self._definition, self._store.rows(self.name), self._guards.key)
 
     def _standing(self) -> Standing:
@@ -312,27 +357,35 @@ class Account:
         """Read the head before the chain: a head is never ahead of a chain that is read later."""
         return None if self._guards.head is None else self._guards.head.expected()
 
-    def _add(self, name: str, event: Event, cost: Amounts) -> tuple[Row, Head | None]:
+    def _add(self, name: str, event: Event | Note, cost: Amounts, against: int | None) -> tuple[Row, Head | None]:
         """Check, then refuse or write, in one transaction. Return the entry and the head it was compared with."""
         expected = self._expected_head()
         with self._store.transaction(self.name) as held:
-            row, standing = self._following(held, expected, name, event, cost)
+            self._refuse_other_definition(held.account())
+            before = self._compared(expected, held.rows)
+            row, standing = self._following(before, name, event, cost, against)
+            if isinstance(event, Reserved):
+                held.raise_format(chain.WITH_RESERVATIONS)
             held.add(row)
         self._prefix.extend(row, standing)
         return row, expected
 
     def _following(
-        self, held: Transaction, expected: Head | None, name: str, event: Event, cost: Amounts
+        self, before: Standing, name: str, event: Event | Note, cost: Amounts, against: int | None
     ) -> tuple[Row, Standing]:
-        """Return the next entry, and the state of the chain after it."""
-        self._refuse_other_definition(held.account())
-        before = self._compared(expected, held.rows)
+        """Return the next entry, and the state of the chain after it. A reservation that is not open pays nothing."""
+        pays = None if before.reservation(against) is None else against
         spent = added(before.spent, cost)
-        if not self._filter.allows(spent):
-            raise _BeyondTotal(before.spent)
-        entry = Entry(before.number + 1, chain.now(), self.run, name, event, cost, spent, before.hash)
+        entry = Entry(
+            before.number + 1, chain.now(), self.run, name, event, cost, spent, before.hash, against=pays
+        )  # fmt: skip
         row = chain.written_entry(self.name, entry, self._guards.key)
-        return row, Standing(row.number, row.hash, spent)
+        standing = before.after(replace(entry, hash=row.hash))
+        if standing is None:  # somebody else gave it back meanwhile
+            raise LedgerError(f"Account {self.name!r} has no such open reservation any more.")
+        if not self._filter.allows(standing.taken):
+            raise BeyondTotalError(before)
+        return row, standing
 
     def _keep_head(self, row: Row, compared: Head | None) -> None:
         """Write the head of an entry, unless a later one is stored. The store's lock makes processes take turns.
@@ -383,24 +436,6 @@ class Account:
     def _refuse_other_definition(self, stored: Stored | None) -> None:
         if stored != self._stored:
             raise LedgerError(f"Account {self.name!r} was altered: it differs from what this process read before.")
-
-    def _left(self, spent: Amounts) -> tuple[float | None, float]:
-        """Return the μ of one more Gaussian release and the ε of one more session, rounded down."""
-        if self.budget.pure:
-            return None, max(0.0, below(self._filter.totals[0] - spent[0]))
-        mu = root_below(self._filter.gaussian_left(spent))
-        if mu >= self.budget.mu:
-            return mu, self.budget.epsilon
-        return mu, gaussian.epsilon_of(mu, self.budget.noise_delta) * (1 - 1e-11)
-
-    def _left_in_words(self, spent: Amounts, wanted: Budget | None = None) -> str:
-        mu, epsilon = self._left(spent)
-        if mu is None:
-            return f"epsilon {epsilon:.6g} of {self.budget.epsilon:g} is left"
-        whole = root_below(self._filter.gaussian_left(self._filter.nothing))
-        worth = f"worth epsilon {epsilon:.6g} at delta {self.budget.delta:g} in a new session"
-        pure = f", or epsilon {gaussian.pure_of_mu(mu):.4g} at delta 0" if wanted is not None and wanted.pure else ""
-        return f"mu {mu:.6g} of {whole:.6g} is left, {worth}{pure}"
 
 
 def _warn_of_other_data(sentence: str) -> None:

@@ -82,7 +82,7 @@ class Ledger:
                 raise LedgerError(f"There is no ledger at {store.place}; `apportion ledger init` makes one.")
             store.prepare()
         else:
-            chain.require_ledger_format(f"The ledger at {store.place}", version)
+            chain.require_ledger_format(f"The ledger at {store.place}", version, chain.WITH_RESERVATIONS)
         return cls(store, *guards)
 
     def create_account(

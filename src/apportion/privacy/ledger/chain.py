@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 from apportion.errors import ApportionError, BudgetError, InputError
 from apportion.privacy.budget import Budget
 from apportion.privacy.ledger import events
-from apportion.privacy.ledger.events import Event
-from apportion.privacy.ledger.filters import Amounts, Filter, GaussianFilter, PureFilter, added, from_text, to_text
+from apportion.privacy.ledger.filters import Filter, GaussianFilter, PureFilter, from_text, to_text
 from apportion.privacy.ledger.keys import LedgerKey
 from apportion.privacy.ledger.listed import FilterWithKeys
 from apportion.privacy.ledger.renyi import RenyiFilter
+from apportion.privacy.ledger.standing import Entry, Standing
 from apportion.privacy.neighbours import RELATIONS, Neighbours
 
 FORMAT = 2  # the format of tables, rows, heads and the files beside them; other formats are refused
+WITH_RESERVATIONS = 3  # of a ledger from its first reservation on, so that programs that do not know them refuse it
 KINDS = ("gaussian", "pure", "renyi")
 _SAME_COST = 1e-6  # relative difference allowed between versions of a numerical library in the cost of a sampled run
 
@@ -34,18 +35,20 @@ class LedgerError(ApportionError):
     """The ledger cannot be reached, or was altered; nothing was drawn."""
 
 
-def require_ledger_format(what: str, stored: object) -> None:
+def require_ledger_format(what: str, stored: object, newest: int = FORMAT) -> None:
     """Refuse part of a ledger in another format, in one sentence that says what to do.
 
     Args:
         what: the part, as the subject of the sentence.
         stored: the format that it states.
+        newest: the newest format of such a part.
     """
-    if stored == FORMAT:
+    if isinstance(stored, int) and FORMAT <= stored <= newest:
         return
-    newer = isinstance(stored, int) and stored > FORMAT
+    newer = isinstance(stored, int) and stored > newest
     advice = "install a newer apportion to read it" if newer else "use the version of apportion that wrote it"
-    raise LedgerError(f"{what} has format {stored!r}, but this version of apportion reads format {FORMAT}: {advice}.")
+    known = f"format {FORMAT}" if newest == FORMAT else f"formats {FORMAT} to {newest}"
+    raise LedgerError(f"{what} has format {stored!r}, but this version of apportion reads {known}: {advice}.")
 
 
 class Row(NamedTuple):
@@ -69,15 +72,6 @@ class Stored:
     body: str
     hash: str
     code: str
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The state of a chain after an entry: its number and hash, and what was spent up to it."""
-
-    number: int
-    hash: str
-    spent: Amounts
 
 
 @dataclass(frozen=True)
@@ -112,33 +106,6 @@ class Definition:
     def start(self) -> Standing:
         """The state before the first entry."""
         return Standing(0, self.hash, self.filter.nothing)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One charge.
-
-    Attributes:
-        number: its number, from 1.
-        at: when it was made, in UTC.
-        run: who charged: a text that identifies one handle on the account.
-        name: the name of the release.
-        event: what was charged for.
-        cost: what it adds to each amount.
-        spent: each amount after it.
-        previous: hash of the entry before, or of the account.
-        hash: the hash of this entry.
-    """
-
-    number: int
-    at: str
-    run: str
-    name: str
-    event: Event
-    cost: Amounts
-    spent: Amounts
-    previous: str
-    hash: str = ""
 
 
 def now() -> str:
@@ -253,6 +220,7 @@ def _is_authentic(definition: Definition, key: LedgerKey | None, label: str, has
 
 def written_entry(account: str, entry: Entry, key: LedgerKey | None) -> Row:
     """Return the canonical text of an entry, its hash, and its code if there is a key."""
+    against = {} if entry.against is None else {"against": entry.against}
     body = _canonical(
         {
             "account": account,
@@ -264,6 +232,7 @@ def written_entry(account: str, entry: Entry, key: LedgerKey | None) -> Row:
             "cost": to_text(entry.cost),
             "spent": to_text(entry.spent),
             "previous": entry.previous,
+            **against,
         }
     )
     hashed = _hash(body)
@@ -289,6 +258,7 @@ def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry
             from_text(fields["spent"]),
             fields["previous"],
             row.hash,
+            fields.get("against"),
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise _broken(account, row.number, "cannot be read") from error
@@ -303,8 +273,10 @@ def read_entry(definition: Definition, row: Row, key: LedgerKey | None) -> Entry
 
 def check(
     definition: Definition, rows: Iterable[Row], key: LedgerKey | None, after: Standing | None = None
-) -> Iterator[Entry]:
+) -> Iterator[tuple[Entry, Standing]]:
     """Read entries and recompute hashes, codes, costs and sums. Refuse at the first mismatch.
+
+    Each comes with the state of the chain after it.
 
     Args:
         definition: the definition of the account.
@@ -322,15 +294,20 @@ def check(
             raise _broken(definition.name, number, "does not follow the one before")
         if not _is_cost(definition.filter, entry):
             raise _broken(definition.name, number, "has a cost that does not match its event")
-        standing = Standing(number, entry.hash, added(standing.spent, entry.cost))
+        following = standing.after(entry)
+        if following is None:
+            raise _broken(definition.name, number, "does not fit the reservations before it")
+        standing = following
         if entry.spent != standing.spent:
             raise _broken(definition.name, number, "has a sum that does not add up")
-        if not definition.filter.allows(standing.spent):
+        if not definition.filter.allows(standing.taken):
             raise _broken(definition.name, number, "goes beyond the account's total")
-        yield entry
+        yield entry, standing
 
 
 def _is_cost(adds: Filter, entry: Entry) -> bool:
+    if isinstance(entry.event, events.Note):
+        return entry.cost == adds.nothing
     try:
         expected = adds.cost(entry.event)
     except BudgetError:

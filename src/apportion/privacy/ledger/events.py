@@ -1,6 +1,7 @@
 """What a ledger is charged for: one noisy release, one run on samples of the users, or one selection among tries.
 
-Events are plain data with a JSON form.
+Events are plain data with a JSON form. So are notes, which cost nothing: that an amount is set aside for a run, or
+given back.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 from apportion.errors import InputError
@@ -97,7 +99,38 @@ class SelectionRun:
             raise InputError(f"Expected a law among geometric, logarithmic, got {self.law!r}.", argument="law")
 
 
+@dataclass(frozen=True)
+class Reserved:
+    """Amounts set aside for a run, exactly.
+
+    Attributes:
+        amounts: of each amount that the account adds up; none negative.
+        epsilon: what they are worth at the account's δ, for readers.
+    """
+
+    amounts: tuple[Fraction, ...]
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not self.amounts or min(self.amounts) < 0 or not any(self.amounts):
+            listed = ", ".join(map(str, self.amounts))
+            raise InputError(f"Expected amounts of at least 0, not all 0, got {listed or 'none'}.", argument=None)
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+
+
+@dataclass(frozen=True)
+class GivenBack:
+    """What is left of a reservation is free again.
+
+    Attributes:
+        reservation: the number of its entry.
+    """
+
+    reservation: int
+
+
 Event = GaussianRelease | PureRelease | ListedRelease | SampledRun | SelectionRun
+Note = Reserved | GivenBack
 
 
 @dataclass(frozen=True)
@@ -117,7 +150,7 @@ class Receipt:
     hash: str
 
 
-def to_json(event: Event) -> dict[str, Any]:
+def to_json(event: Event | Note) -> dict[str, Any]:
     """Return the event in JSON form; numbers are preserved exactly."""
     match event:
         case GaussianRelease():
@@ -130,10 +163,14 @@ def to_json(event: Event) -> dict[str, Any]:
             kind = "sampled"
         case SelectionRun():
             kind = "selection"
+        case Reserved(amounts, epsilon):
+            return {"kind": "reserved", "amounts": list(map(str, amounts)), "epsilon": epsilon}
+        case GivenBack():
+            kind = "given back"
     return {"kind": kind, **asdict(event)}
 
 
-def from_json(fields: Mapping[str, Any]) -> Event:
+def from_json(fields: Mapping[str, Any]) -> Event | Note:
     """Read back what `to_json` wrote."""
     match fields:
         case {"kind": "gaussian", "mu": mu, **rest} if not rest:
@@ -148,10 +185,14 @@ def from_json(fields: Mapping[str, Any]) -> Event:
             return SampledRun(tuple(mus), **rest)
         case {"kind": "selection", "mu": mu, "mean": mean, "law": law, **rest} if not rest:
             return SelectionRun(mu, mean, law)
+        case {"kind": "reserved", "amounts": amounts, "epsilon": epsilon, **rest} if not rest:
+            return Reserved(tuple(map(Fraction, amounts)), epsilon)
+        case {"kind": "given back", "reservation": int(number), **rest} if not rest:
+            return GivenBack(number)
     raise InputError(f"Expected an event of a known kind, got {fields}.", argument=None)
 
 
-def in_words(event: Event) -> str:
+def in_words(event: Event | Note) -> str:
     """Describe the event for a message."""
     match event:
         case GaussianRelease(mu):
@@ -165,9 +206,13 @@ def in_words(event: Event) -> str:
             return f"{steps} releases on samples at {probability:g} with noise {noise:.6g}{beside}"
         case SelectionRun(mu, mean, law):
             return f"a selection among tries of mu {mu:.6g}, {mean:g} on average ({law})"
+        case Reserved(_, epsilon):
+            return f"nothing; epsilon {epsilon:.6g} is set aside"
+        case GivenBack(number):
+            return f"nothing; what is left of entry {number} is given back"
 
 
-def as_dp_event(event: Event) -> dict[str, Any]:
+def as_dp_event(event: Event | Note) -> dict[str, Any]:
     """Return the event in dp_accounting's terms: its class under "class_name", its fields under their names there.
 
     A pure release becomes randomised response between two answers, the worst case of all ε-DP releases. A part of δ
@@ -194,6 +239,8 @@ def as_dp_event(event: Event) -> dict[str, Any]:
             one = _gaussian(math.nextafter(1 / mu, 0.0))
             shape = 1.0 if law == "geometric" else 0.0
             return {"class_name": "RepeatAndSelectDpEvent", "event": one, "mean": mean, "shape": shape}
+        case Reserved() | GivenBack():
+            return {"class_name": "NoOpDpEvent"}
 
 
 def pair_as_dp_event(epsilon: float, delta: float) -> dict[str, Any]:

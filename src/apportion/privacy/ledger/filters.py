@@ -87,13 +87,17 @@ class Filter(ABC):
         raise BudgetError(f"Too little is left for a session: mu {mu:.6g} at delta {self.budget.noise_delta:g}.")
 
     def covers(self, budget: Budget, spent: Amounts) -> bool:
-        """Whether a session that spends all of this budget would fit: on Gaussian releases, or on pure ones at δ = 0.
-
-        Several pure releases together cost at most what one with the sum of their ε does.
-        """
+        """Whether a session that spends all of this budget would fit: on Gaussian releases, at δ = 0 on pure ones."""
         if budget.pure:
             return self.allows(added(spent, self.cost(PureRelease(budget.epsilon))))
         return _worth(budget) <= self.gaussian_left(spent)
+
+    def most(self, budget: Budget) -> Amounts | None:
+        """Return the most that a session of this budget adds to each amount; None if that is not known beforehand.
+
+        Several pure releases together cost at most what one with the sum of their ε does.
+        """
+        return self.cost(PureRelease(budget.epsilon)) if budget.pure else (_worth(budget),)
 
 
 class GaussianFilter(Filter):
@@ -180,6 +184,10 @@ class PureFilter(Filter):
     def covers(self, budget: Budget, spent: Amounts) -> bool:
         """Whether its ε would fit in what is left."""
         return not budget.pure or Fraction(budget.epsilon) <= self.totals[0] - spent[0]
+
+    def most(self, budget: Budget) -> Amounts | None:
+        """Return its ε. No Gaussian release would be charged at all."""
+        return (Fraction(budget.epsilon),) if budget.pure else None
 
 
 def added(one: Amounts, other: Amounts) -> Amounts:

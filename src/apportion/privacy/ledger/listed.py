@@ -58,3 +58,8 @@ class FilterWithKeys(Filter):
     def covers(self, budget: Budget, spent: Amounts) -> bool:
         """Whether the noise of a session fits, and the δ that the session reserves for lists."""
         return self.noise.covers(budget, spent[:-1]) and Fraction(budget.keys_delta) <= self.totals[-1] - spent[-1]
+
+    def most(self, budget: Budget) -> Amounts | None:
+        """Return the most for noise, and the δ that the session reserves for lists."""
+        noise = self.noise.most(budget)
+        return None if noise is None else (*noise, Fraction(budget.keys_delta))

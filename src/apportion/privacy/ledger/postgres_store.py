@@ -1,7 +1,8 @@
 """A ledger in a PostgreSQL database.
 
 A transaction first locks the account's row (FOR UPDATE), so that nobody else can charge the account between the read
-and the write. Other accounts stay free. A commit returns once the server has it on disk.
+and the write. Other accounts stay free. A commit returns once the server has it on disk, whatever the server, the role
+or the session says otherwise.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON appo
     FOR EACH STATEMENT EXECUTE FUNCTION apportion_only_added();
 """
 _ACCOUNT = "SELECT body, hash, code FROM apportion_accounts WHERE name = %s"
+_ON_DISK = "SET LOCAL synchronous_commit = on"  # in each transaction: a pool may give the next one another connection
 _ALL = "SELECT number, body, hash, code FROM apportion_entries WHERE account = %s ORDER BY number"
 
 
@@ -71,8 +73,11 @@ class PostgresStore(Store):
     def add_account(self, name: str, stored: Stored) -> bool:
         """Write an account, unless the name is taken."""
         with self._told():
+            connection = self._get()
             query = "INSERT INTO apportion_accounts VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
-            return self._get().execute(query, (name, stored.body, stored.hash, stored.code)).rowcount == 1
+            with connection.transaction():
+                connection.execute(_ON_DISK)
+                return connection.execute(query, (name, stored.body, stored.hash, stored.code)).rowcount == 1
 
     def accounts(self) -> list[str]:
         """Return the names of all accounts, sorted."""
@@ -91,6 +96,7 @@ class PostgresStore(Store):
         with self._told():
             connection = self._get()
             with connection.transaction():
+                connection.execute(_ON_DISK)
                 connection.execute("SELECT 1 FROM apportion_accounts WHERE name = %s FOR UPDATE", (account,))
                 yield _PostgresTransaction(connection, account)
 
@@ -124,7 +130,6 @@ class PostgresStore(Store):
             ) from None
         connection = psycopg.connect(self._url, autocommit=True)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # each statement sees what is committed
-        connection.execute("SET synchronous_commit = on")
         connection.execute(f"SET lock_timeout = '{WAIT_SECONDS}s'")
         result = connection.execute("SHOW fsync").fetchone()
         if result is None or result[0] != "on":
@@ -159,6 +164,11 @@ class _PostgresTransaction(Transaction):
     def add(self, row: Row) -> None:
         values = (self._name, row.number, row.body, row.hash, row.code)
         self._connection.execute("INSERT INTO apportion_entries VALUES (%s, %s, %s, %s, %s)", values)
+
+    def raise_format(self, version: int) -> None:
+        found = self._connection.execute("SELECT MAX(format) FROM apportion_ledger").fetchone()
+        if found is None or (found[0] or 0) < version:
+            self._connection.execute("INSERT INTO apportion_ledger VALUES (%s) ON CONFLICT DO NOTHING", (version,))
 
 
 def _account(connection: Connection, name: str) -> Stored | None:

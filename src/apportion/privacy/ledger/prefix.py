@@ -14,8 +14,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apportion.privacy.ledger import chain
-from apportion.privacy.ledger.chain import Definition, LedgerError, Row, Standing
+from apportion.privacy.ledger.chain import Definition, LedgerError, Row
 from apportion.privacy.ledger.keys import LedgerKey
+from apportion.privacy.ledger.standing import Standing
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -67,8 +68,8 @@ class CheckedPrefix:
                 digest.update(_bytes(row))
                 yield row
 
-        for entry in chain.check(self._definition, fed(), self._key, standing):
-            standing = Standing(entry.number, entry.hash, entry.spent)
+        for entry, after in chain.check(self._definition, fed(), self._key, standing):
+            standing = after
             if entry.number == watched:
                 hashes[watched] = entry.hash
         self._known = _Known(standing, digest)

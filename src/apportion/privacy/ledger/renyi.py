@@ -99,6 +99,10 @@ class RenyiFilter(Filter):
         """Return True: a run on samples may cost less or more than Gaussian releases of the same budget."""
         return True
 
+    def most(self, budget: Budget) -> Amounts | None:
+        """Return None, for the same reason."""
+        return None
+
 
 def allowance(order: int, epsilon: float, delta: float) -> Fraction:
     """Return the largest ρ at which (order, ρ)-RDP is (ε, δ)-DP, rounded down; it may be negative."""

@@ -69,8 +69,9 @@ class SqliteStore(Store):
             try:
                 _log_ahead(connection)
                 connection.execute("BEGIN IMMEDIATE")
-                for statement in (*_TABLES, f"PRAGMA user_version = {FORMAT}"):
+                for statement in _TABLES:
                     connection.execute(statement)
+                _raise_format(connection, FORMAT)
                 connection.execute("COMMIT")
             finally:
                 connection.close()
@@ -153,6 +154,15 @@ class _SqliteTransaction(Transaction):
     def add(self, row: Row) -> None:
         values = (self._name, row.number, row.body, row.hash, row.code)
         self._connection.execute("INSERT INTO apportion_entries VALUES (?, ?, ?, ?, ?)", values)
+
+    def raise_format(self, version: int) -> None:
+        _raise_format(self._connection, version)
+
+
+def _raise_format(connection: sqlite3.Connection, version: int) -> None:
+    """Part of the transaction, like everything else in it."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < version:
+        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:

@@ -6,6 +6,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class ReservedPart:
+    """What is still set aside for one run.
+
+    Attributes:
+        number: the number of the entry that set it aside.
+        run: for whom: a text that identifies one handle on the account.
+        at: since when, in UTC.
+        epsilon: what is left of it, as the ε at the account's δ.
+        left: each amount of it, exactly.
+    """
+
+    number: int
+    run: str
+    at: str
+    epsilon: float
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Status:
     """The state of an account.
 
@@ -19,15 +38,16 @@ class Status:
         window: the time span of the data.
         owner: a note on who answers for the account.
         created: when it was opened, in UTC.
-        entries: how many charges were made.
+        entries: how many entries there are: charges, and notes on what was set aside and given back.
         head: hash of the last entry, and so of all entries; store a copy elsewhere.
         spent_epsilon: the ε at `delta` of what was charged, as if it had all been fixed in advance.
         spent_mu: its Gaussian-DP parameter, if the account adds up μ².
-        left_epsilon: the ε at `delta` of one more session that takes all that is left.
+        left_epsilon: the ε at `delta` of one more session that takes all that is neither spent nor set aside.
         left_mu: the μ of the largest Gaussian release still allowed; None if the account never allows any.
         measures: what each amount is.
         spent: each amount, exactly.
         total: what each amount may reach, exactly.
+        reserved: what is set aside for runs that have not ended, or that died.
     """
 
     name: str
@@ -48,3 +68,4 @@ class Status:
     measures: tuple[str, ...]
     spent: tuple[str, ...]
     total: tuple[str, ...]
+    reserved: tuple[ReservedPart, ...] = ()

@@ -34,6 +34,10 @@ class Transaction(ABC):
     def add(self, row: Row) -> None:
         """Add an entry. It is on disk once the transaction has ended."""
 
+    @abstractmethod
+    def raise_format(self, version: int) -> None:
+        """Say that the ledger has this format from now on, if its own is older."""
+
 
 class Store(ABC):
     """Stores accounts and entries. Rows are only ever added."""

@@ -8,6 +8,7 @@ has the rest. A key is listed by a sum of its two noisy counts, so the first rou
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,6 +45,12 @@ class KeyList:
     threshold: float
 
 
+def parts_of_delta(delta: float) -> tuple[float, float]:
+    """What each round may take of the part of δ for the list. They add up to no more than it, in every digit."""
+    first = FIRST_DELTA * delta
+    return first, math.nextafter(delta - first, 0.0)
+
+
 def reach_for(mu: float) -> float:
     """How far a weight may exceed that of keys which all stand alike: the less noise, the more a reach costs.
 
@@ -76,10 +83,11 @@ def release_most_keys(data: RowsByGroup, session: Session, engine: Engine) -> Ke
     shares, delta = session.plan(first=FIRST, second=1 - FIRST), session.budget.keys_delta
     counts: Any = add_up_one(engine, data.held(), KeyCounts(MOST_KEYS, least=_LEAST))
     hidden = KeyedSum(counts, data.texts, whole=True)
-    look = FirstLook(FIRST_DELTA * delta)
+    of_first, of_second = parts_of_delta(delta)
+    look = FirstLook(of_first)
     first: Seen = session.release_with(look, Purpose.FIRST_KEYS, hidden, shares.one("first"))
     rest = data.on_list([text for text in data.texts if text not in set(first.texts)])
-    second = SecondLook((1 - FIRST_DELTA) * delta, first, _TRUST * FIRST / (1 - FIRST))
+    second = SecondLook(of_second, first, _TRUST * FIRST / (1 - FIRST))
     form = SecondKeyCounts(MOST_KEYS, reach_for(session.budget.mu))
     level = second.level(form.own, first.scale * (FIRST / (1 - FIRST)) ** 0.5)
     hope = level - hope_for(first.tail, session.budget.mu) * first.scale
