@@ -172,3 +172,10 @@ class _Scaled:
 
     def keeping(self, kept: Any) -> _Scaled:
         return _Scaled(self._block.keeping(kept), self._numbers)
+
+    @property
+    def few_rows(self) -> bool:
+        return bool(getattr(self._block, "few_rows", False))
+
+    def added_rows(self, factors: Any) -> Any:
+        return self._block.added_rows(factors * self._numbers.to(factors.device))

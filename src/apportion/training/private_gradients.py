@@ -22,6 +22,7 @@ from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
+from apportion.training.in_a_row import layers_in_a_row
 from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
@@ -148,6 +149,9 @@ class PrivateGradients:
         self.released_loss: float | None = None
         self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
+        narrow = all(p.dtype == torch.float32 for p in self._parameters)
+        alone = scaling is None and losses is None and not clip.counted  # what else is released stays in float64
+        self._dtype = np.dtype(np.float32) if narrow and alone else None
         self._sampling = sampling
         self._made = 0
         self._expected = math.nan
@@ -311,7 +315,7 @@ class PrivateGradients:
         noise = noise_of(stddev, self._expected, self._parameters, scales)
         return noise if self._tables is None else self._tables.only_there(noise)
 
-    def _released(self, form: Form, share: StepShare) -> NDArray[np.float64]:
+    def _released(self, form: Form, share: StepShare) -> NDArray[Any]:
         """Release the sum of a step; with counts of table rows before it, if rows are chosen at every step."""
         releases, tables = StepReleases(self._session, self._processes), self._tables
         if share.rows is None:
@@ -336,7 +340,7 @@ class PrivateGradients:
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
         total = GradientTotal(
             self.clip_norm, self._shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
-            losses=None if self._losses is None else (self._losses.largest, self._losses.share),
+            losses=None if self._losses is None else (self._losses.largest, self._losses.share), dtype=self._dtype,
         )  # fmt: skip
         together(self._processes, lambda: self._add(total, units))
         if self._processes.size > 1:
@@ -357,8 +361,9 @@ class PrivateGradients:
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
+        copied = layers_in_a_row(self._module) is None
         for rows, filled in self._pieces(units):
-            inputs, targets = self._units.taken(rows)
+            inputs, targets = self._units.taken(rows, copied=copied)
             if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
@@ -374,7 +379,7 @@ class PrivateGradients:
             self._held = units, self._apart, pieces
         return pieces
 
-    def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
+    def _place(self, released: NDArray[Any], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
         for parameter, gradient in zip(self._parameters, self._means(torch.from_numpy(released)), strict=True):
             parameter.grad = gradient
@@ -392,7 +397,8 @@ class PrivateGradients:
         """Return the gradient of each parameter; as views of one tensor where all parameters are alike."""
         if self._tables is None and self._alike:
             like = self._parameters[0]
-            return self._parts(released.to(like.device, like.dtype, copy=True).div_(self._expected))
+            shared = self._dtype is None or self._processes.size > 1  # otherwise nobody else needs the numbers
+            return self._parts(released.to(like.device, like.dtype, copy=shared).div_(self._expected))
         parts = self._parts(released)
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         return [

@@ -100,10 +100,10 @@ class Units:
             offsets = np.concatenate([[0], np.cumsum(counts)])
             yield self._rows_of(chosen, counts, offsets), torch.as_tensor(offsets)
 
-    def taken(self, rows: Any) -> tuple[Tensor, Tensor]:
-        """Return copies of the inputs of some rows, because modules may write into them, and their targets."""
+    def taken(self, rows: Any, *, copied: bool = True) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of some rows. The inputs are copies, unless the module writes nothing into them."""
         held = self._inputs[rows]
-        inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)
+        inputs = self._with_numbers(held.clone() if copied and isinstance(rows, slice) else held, rows)
         there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
         return inputs, self._targets[there]
 
