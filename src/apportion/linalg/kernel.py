@@ -27,6 +27,7 @@ from apportion.linalg.threads import thread_count
 GRAM, MOMENT, SOLUTION = range(3)
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 BLOCKS_AT_A_TIME = 16
+_FEW = 1 << 14  # normal numbers that are not worth a second thread
 _SUCCESS = -1
 _OUT_OF_MEMORY = -2
 
@@ -372,7 +373,8 @@ def add_normals(
     out, whole, loaded = np.empty(values.shape, dtype), isinstance(values, np.ndarray), _loaded()
     call = loaded.kernel_add_normals_float32 if out.itemsize == 4 else loaded.kernel_add_normals_float64
     runs = (0, None, None, _address(values)) if whole else _addresses_of(values)
-    call(_level.get(), thread_count(threads), key, out.size, *runs, scale, step, _address(out))
+    several = thread_count(threads) if out.size > _FEW else 1
+    call(_level.get(), several, key, out.size, *runs, scale, step, _address(out))
     return out
 
 

@@ -54,9 +54,8 @@ class UnitProducts:
     """
 
     def __init__(self, offsets: NDArray[np.int64], outgoing: Narrow, incoming: Narrow | None) -> None:
-        for each in (outgoing,) if incoming is None else (outgoing, incoming):
-            if each.dtype != np.float32 or each.ndim != 2 or not each.flags.c_contiguous or len(each) != offsets[-1]:
-                raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
+        if not (_are_rows(outgoing, offsets) and (incoming is None or _are_rows(incoming, offsets))):
+            raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
         if offsets.dtype != np.int64 or offsets[0] or not offsets.flags.c_contiguous:
             raise InputError("Expected contiguous int64 offsets that start with 0.", argument="offsets")
         self._held = (offsets, outgoing, incoming)
@@ -139,6 +138,11 @@ def squares_of_look_ups(outgoing: Narrow, rows: NDArray[np.int64], rounding: flo
     threads = 1 if outgoing.size * positions < _SMALL else thread_count()
     kernel.unit_products(arguments, "squares", threads=threads)
     return result
+
+
+def _are_rows(held: Narrow, offsets: NDArray[np.int64]) -> bool:
+    one_each = held.ndim == 2 and len(held) == offsets[-1]
+    return bool(one_each and held.dtype == np.float32 and held.flags.c_contiguous)
 
 
 def _fits(total: Floats, shape: tuple[int, ...]) -> bool:

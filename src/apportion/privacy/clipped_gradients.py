@@ -321,6 +321,6 @@ def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
 
 
 def _flat(values: Any) -> NDArray[np.float64]:
-    if isinstance(values, np.ndarray):
-        return values.reshape(-1)
-    return np.asarray(values.detach().double().cpu().numpy(), np.float64).reshape(-1)
+    """Return float64 numbers, flat; those of an array, or of a tensor on the processor, without a copy."""
+    held = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+    return np.asarray(held, np.float64).reshape(-1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,7 @@ class PrivateGradients:
         self._everybody: NDArray[np.int64] = np.flatnonzero(own)
         self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
         self._apart = 0
+        self._in_a_row = False  # known layers one behind another, which write nothing; looked at before every step
         self._way = self._checked_way()
         warn_if_row_by_row(self._way)
         first = self._processes.number == 0
@@ -251,6 +253,7 @@ class PrivateGradients:
             raise InputError(
                 "Expected the same dropout rates at every step, got others than at the start.", argument="module"
             )
+        self._in_a_row = layers_in_a_row(self._module) is not None
         if self._modes != modes(parts):
             self._way = self._checked_way()
             self._modes = modes(self._module.modules())
@@ -350,7 +353,7 @@ class PrivateGradients:
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
         """Add the clipped gradients of these units."""
         for inputs, targets, bounds, real in self._passes(units):
-            with unchanged(self._module):
+            with nullcontext() if self._in_a_row else unchanged(self._module):
                 blocks = self._way.blocks(inputs, targets, bounds)
             if self._tables is not None:
                 blocks = self._tables.without_others(blocks)
@@ -361,9 +364,8 @@ class PrivateGradients:
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
-        copied = layers_in_a_row(self._module) is None
         for rows, filled in self._pieces(units):
-            inputs, targets = self._units.taken(rows, copied=copied)
+            inputs, targets = self._units.taken(rows, copied=not self._in_a_row)
             if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
@@ -396,9 +398,9 @@ class PrivateGradients:
     def _means(self, released: Tensor) -> list[Tensor]:
         """Return the gradient of each parameter; as views of one tensor where all parameters are alike."""
         if self._tables is None and self._alike:
-            like = self._parameters[0]
-            shared = self._dtype is None or self._processes.size > 1  # otherwise nobody else needs the numbers
-            return self._parts(released.to(like.device, like.dtype, copy=shared).div_(self._expected))
+            like, own = self._parameters[0], self._dtype is not None and self._processes.size == 1
+            held = released if own and like.device.type == "cpu" else released.to(like.device, like.dtype, copy=True)
+            return self._parts(held.div_(self._expected))  # nobody else needs what is changed here
         parts = self._parts(released)
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         return [
@@ -409,7 +411,7 @@ class PrivateGradients:
     def _parts(self, released: Tensor) -> list[Tensor]:
         """Return what was released of each parameter."""
         shapes = self._shapes
-        sizes = [math.prod(shape) for shape in shapes]
+        sizes = list(map(math.prod, shapes))
         rest = len(released) - sum(sizes)
         parts = released.split_with_sizes([*sizes, rest] if rest else sizes)
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
