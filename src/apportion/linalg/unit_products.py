@@ -96,7 +96,6 @@ class UnitProducts:
         self._arguments.ones_total = None if ones is None else _address(ones)
         kernel.unit_products(self._arguments, "sums", threads=self._threads)
 
-
     def add_clipped(self, total: Floats, inner: float, rounding: float, ones: Floats | None) -> bool:
         """Add every unit's sum, clipped to a length; or add nothing and return False if a length is not finite.
 
@@ -131,7 +130,9 @@ def squares_of_look_ups(outgoing: Narrow, rows: NDArray[np.int64], rounding: flo
     n_units, positions, width = outgoing.shape
     for each, kind in ((outgoing, np.float32), (rows, np.int64)):
         if each.dtype != kind or not each.flags.c_contiguous or each.shape[:2] != (n_units, positions):
-            raise InputError("Expected contiguous float32 numbers and int64 rows, one for each position.", argument=None)
+            raise InputError(
+                "Expected contiguous float32 numbers and int64 rows, one for each position.", argument=None
+            )
     result, offsets = np.empty(n_units), np.arange(n_units + 1) * positions
     arguments = _Arguments(n_units, width, 1, _address(offsets), None, _address(outgoing), None, _address(result))
     arguments.rounding, arguments.looked_up = rounding, _address(rows)

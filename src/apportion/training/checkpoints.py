@@ -27,7 +27,7 @@ from apportion.privacy.ledger import Receipt
 from apportion.privacy.noise import KeyedNoise
 from apportion.privacy.statement import Statement
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)

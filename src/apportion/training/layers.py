@@ -81,7 +81,6 @@ class LayerFactors:
             if p is not None and p.requires_grad
         ]
 
-
     def _seen(self, inputs: Tensor, seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Any:
         """Return the module's outputs, and keep what goes in and out of each trained layer."""
         keep, one_by_one = _keeper(seen), layers_in_a_row(self._module)

@@ -24,7 +24,7 @@ from apportion.training.applied import applied, dropout_rates, modes, refuse_sur
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
 from apportion.training.in_a_row import layers_in_a_row
-from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
+from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
@@ -420,34 +420,3 @@ class PrivateGradients:
     def _shapes(self) -> list[tuple[int, ...]]:
         """Of what is released of each parameter."""
         return self._whole if self._tables is None else self._tables.shapes
-
-
-class PlainGradients:
-    """Gradients of full batches without clipping or noise, to compare private runs with. Not private.
-
-    Args:
-        module: what is trained.
-        loss: as for `PrivateGradients`.
-        units: the training rows.
-        rows_at_once: how many rows go through the module at a time.
-    """
-
-    def __init__(self, module: nn.Module, loss: Loss, units: Units, rows_at_once: int = 256) -> None:
-        self._module = module
-        self._loss = loss
-        self._units = units
-        self._rows_at_once = rows_at_once
-
-    def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
-        """Put the mean gradient into `grad`."""
-        parameters = list(trainable(self._module).values())
-        totals = [torch.zeros_like(p) for p in parameters]
-        for inputs, targets, _ in self._units.batches(np.arange(len(self._units)), self._rows_at_once):
-            losses = self._loss(self._module(inputs), targets).sum()
-            for total, gradient in zip(totals, torch.autograd.grad(losses, parameters), strict=True):
-                total += gradient
-        for parameter, total in zip(parameters, totals, strict=True):
-            parameter.grad = total / max(1, len(self._units))
-        if isinstance(optimizer, KnownNoiseOptimizer):
-            optimizer.gradients_carry(NO_NOISE)
-        return NO_NOISE

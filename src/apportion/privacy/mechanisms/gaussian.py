@@ -79,7 +79,7 @@ def add_gaussian(
     noise: NoiseSource,
     dtype: np.dtype[Any] | None = None,
 ) -> NDArray[Any]:
-    """Return value + N(0, (stddev · scales)²), in the precision of value, or rounded from that to `dtype` at the end."""
+    """Return value + N(0, (stddev · scales)²), in the precision of value; rounded to `dtype` at the end, if given."""
     step, inverts = grid_of(stddev)
     if scales is None and inverts and value.dtype == np.float64 and isinstance(noise, KeyedNoise) and noise.plain:
         return noise.added_to(value, stddev, step, dtype or np.float64)  # the same numbers in one pass
