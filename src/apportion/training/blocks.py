@@ -25,7 +25,7 @@ from torch import Tensor
 
 from apportion.linalg.unit_products import available, squares_of_look_ups
 
-_NUMBERS = 2**19  # of stored gradients that are held in float64 at a time
+_NUMBERS, _NUMBERS_ON_GPU = 2**19, 2**25  # of stored gradients that are held in float64 at a time
 _LARGE, _FEW = 2**15, 8  # numbers of a large table; its rows are few up to one in so many
 
 
@@ -77,7 +77,8 @@ class Stored(OnDevice):
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
         weights, values = factors.to(self.device).double(), _flat(self.values)
-        at_once = max(1, _NUMBERS // max(1, values.shape[1]))
+        most = _NUMBERS if self.device.type == "cpu" else _NUMBERS_ON_GPU
+        at_once = max(1, most // max(1, values.shape[1]))
         for first in range(0, len(values), at_once):
             some = slice(first, first + at_once)
             _add(total, weights[some] @ values[some].double())

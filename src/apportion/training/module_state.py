@@ -40,10 +40,9 @@ class unchanged:  # noqa: N801 - used like a function
             _put_back(vars(part), values)
             for name, inside in zip(_HELD, held, strict=True):
                 _put_back(values[name], inside)
-        for tensor, copy in self._copies:
-            if not torch.equal(tensor, copy):
-                with torch.no_grad():
-                    tensor.copy_(copy)
+        for tensor, copy in _changed(self._copies):
+            with torch.no_grad():
+                tensor.copy_(copy)
 
 
 def _members(part: nn.Module) -> tuple[dict[str, Any], ...]:
@@ -61,6 +60,20 @@ def _tensors(before: list[tuple[nn.Module, dict[str, Any], tuple[dict[str, Any],
             if isinstance(value, Tensor):
                 found[id(value)] = value
     return list(found.values())
+
+
+def _changed(copies: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Return tensors that differ from their copies, with these. A GPU is asked once, and not for each tensor."""
+    there = [pair for pair in copies if pair[0].device.type == "cuda" and pair[0].shape == pair[1].shape]
+    asked = {id(tensor) for tensor, _ in there}
+    result = [pair for pair in copies if id(pair[0]) not in asked and not torch.equal(*pair)]
+    by_device: dict[torch.device, list[tuple[Tensor, Tensor]]] = {}
+    for pair in there:
+        by_device.setdefault(pair[0].device, []).append(pair)
+    for pairs in by_device.values():
+        differ = torch.stack([(tensor != copy).any() for tensor, copy in pairs]).tolist()
+        result += [pair for pair, moved in zip(pairs, differ, strict=True) if moved]
+    return result
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:
