@@ -71,6 +71,16 @@ def test_layers_that_might_do_something_else_are_no_such_row(change):
     assert layers_in_a_row(module) is None
 
 
+def test_a_layer_that_is_called_twice_is_trained_in_the_general_way():
+    torch.manual_seed(0)
+    again = nn.Linear(6, 6)
+    module, users = nn.Sequential(again, nn.Tanh(), again, nn.Linear(6, 5)), np.repeat(np.arange(8), 2)
+    assert layers_in_a_row(module) is None
+    x, y = torch.randn(16, 6), torch.randint(5, (16,))
+    for one, wanted in zip(summed(module, x, y, users), clipped_by_hand(module, x, y, users), strict=True):
+        assert torch.allclose(one, wanted, atol=1e-4)
+
+
 def test_other_modules_and_hooks_for_all_modules_are_no_such_row():
     assert layers_in_a_row(Same(nn.Linear(2, 2))) is None
     assert layers_in_a_row(nn.GRU(2, 2)) is None

@@ -18,17 +18,20 @@ _SET_ON_ONE = ("forward", "__call__", "_call_impl")  # replace what the class do
 
 
 def layers_in_a_row(module: nn.Module) -> list[nn.Module] | None:
-    """Return the layers of a module in the order in which they are called; None for any other module."""
-    if _hooks_everywhere():
-        return None
+    """Return the layers of a module in the order in which they are called, each once; None for any other module."""
+    layers = None if _hooks_everywhere() else _inside(module)
+    return None if layers is None or len({*layers}) < len(layers) else layers
+
+
+def _inside(module: nn.Module) -> list[nn.Module] | None:
     if type(module) is not nn.Sequential:
         return [module] if _as_it_comes(module, _LAYERS) else None
     result: list[nn.Module] = []
     for part in module._modules.values():
-        inside = None if part is None else layers_in_a_row(part)
-        if inside is None:
+        found = None if part is None else _inside(part)
+        if found is None:
             return None
-        result += inside
+        result += found
     return result if _as_it_comes(module, (nn.Sequential,)) else None
 
 

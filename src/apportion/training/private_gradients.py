@@ -253,10 +253,10 @@ class PrivateGradients:
             raise InputError(
                 "Expected the same dropout rates at every step, got others than at the start.", argument="module"
             )
-        self._in_a_row = layers_in_a_row(self._module) is not None
         if self._modes != modes(parts):
             self._way = self._checked_way()
             self._modes = modes(self._module.modules())
+        self._in_a_row = isinstance(self._way, LayerFactors) and layers_in_a_row(self._module) is not None
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""

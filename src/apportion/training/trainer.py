@@ -20,6 +20,7 @@ from apportion.training.arguments import (
     require_all_updated,
     require_calls,
     require_length,
+    require_long_enough,
     require_optimizer,
     require_rules,
 )
@@ -147,6 +148,7 @@ class PrivateTrainer:
         require_optimizer(optimizer, self.module, scheduler)
         length = length_of(steps, sampling, epochs, batch_size, n_units)
         require_length(length.steps, length.sampling, rows_at_once)
+        require_long_enough(scheduler, length.steps)
         self.epsilon = epsilon_for(epsilon, noise_multiplier, delta, length, n_units)
         self.delta = delta
         self.steps = length.steps
@@ -198,6 +200,7 @@ class PrivateTrainer:
         require_calls(progress, callbacks, checkpoint)
         require_all_updated(self.optimizer, self.module)
         self._refuse(units, session, ledger, checkpoint, watch)
+        refuse_surroundings(self.module, units)
         start = hashes_of(self.module)
         run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
         before = self._cautioned(run, start)
@@ -310,7 +313,6 @@ class PrivateTrainer:
         processes: Processes,
     ) -> Run:
         """Open or restore the session and the private gradients."""
-        refuse_surroundings(self.module, units)
         identity = "" if checkpoint is None else self._identity(units, ledger)
         stored = None if checkpoint is None else self._stored(checkpoint, identity, processes)
         noise: NoiseSource = noise_source(self.noise)
