@@ -383,7 +383,7 @@ class PrivateGradients:
 
     def _place(self, released: NDArray[Any], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
-        for parameter, gradient in zip(self._parameters, self._means(torch.from_numpy(released)), strict=True):
+        for parameter, gradient in zip(self._parameters, self._means(released), strict=True):
             parameter.grad = gradient
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
@@ -395,13 +395,16 @@ class PrivateGradients:
         if self._losses is not None:
             self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
 
-    def _means(self, released: Tensor) -> list[Tensor]:
+    def _means(self, released: NDArray[Any]) -> list[Tensor]:
         """Return the gradient of each parameter; as views of one tensor where all parameters are alike."""
         if self._tables is None and self._alike:
-            like, own = self._parameters[0], self._dtype is not None and self._processes.size == 1
-            held = released if own and like.device.type == "cpu" else released.to(like.device, like.dtype, copy=True)
-            return self._parts(held.div_(self._expected))  # nobody else needs what is changed here
-        parts = self._parts(released)
+            like = self._parameters[0]
+            if self._dtype is not None and self._processes.size == 1 and like.device.type == "cpu":
+                released /= released.dtype.type(self._expected)  # nobody else needs what is changed here
+                return self._parts(torch.from_numpy(released))
+            held = torch.from_numpy(released).to(like.device, like.dtype, copy=True)
+            return self._parts(held.div_(self._expected))
+        parts = self._parts(torch.from_numpy(released))
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         return [
             part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
