@@ -370,9 +370,9 @@ def add_normals(
     threads: int | None = None,
 ) -> NDArray[Any]:
     """Return contiguous values + scale · normal, to multiples of step; see `apportion.linalg.add_normals`."""
-    out, whole, loaded = np.empty(values.shape, dtype), isinstance(values, np.ndarray), _loaded()
+    out, loaded = np.empty(values.shape, dtype), _loaded()
     call = loaded.kernel_add_normals_float32 if out.itemsize == 4 else loaded.kernel_add_normals_float64
-    runs = (0, None, None, _address(values)) if whole else _addresses_of(values)
+    runs = (0, None, None, _address(values)) if isinstance(values, np.ndarray) else _addresses_of(values)
     several = thread_count(threads) if out.size > _FEW else 1
     call(_level.get(), several, key, out.size, *runs, scale, step, _address(out))
     return out
