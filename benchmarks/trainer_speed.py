@@ -55,9 +55,9 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     finally:
         torch.set_num_threads(before)
     _show(found)
-    missing = _opacus_missing()
-    if missing is not None:
-        raise UnavailableError(f"{missing}: the table shows our own steps only")
+    reason = _opacus_missing()
+    if reason is not None:
+        raise UnavailableError(f"{reason}: the table shows our own steps only")
     return _rehearsed(found) if quick else _outcome(found, torch.cuda.get_device_name() if device == "cuda" else None)
 
 

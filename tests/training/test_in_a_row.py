@@ -185,6 +185,8 @@ def test_a_step_on_a_large_table_is_the_sum_of_clipped_gradients(rows_at_once, m
     if not mean:
         for one, wanted in zip(found, clipped_by_hand(module, x, y, users), strict=True):
             assert torch.allclose(one, wanted, atol=3e-5)
+    narrow = summed(module, x.int(), y, users, rows_at_once=rows_at_once, mean_of_rows=mean)
+    assert all(torch.equal(one, other) for one, other in zip(found, narrow, strict=True))
     touched = found[0].abs().sum(1) > 0
     assert torch.equal(touched.nonzero()[:, 0], x.unique())
 

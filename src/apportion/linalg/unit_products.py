@@ -30,7 +30,9 @@ class _Arguments(ctypes.Structure):
     _fields_ = (
         [(name, ctypes.c_int64) for name in ("n_units", "rows", "columns")]
         + [(name, ctypes.c_void_p) for name in _ADDRESSES]
-        + [("rounding", ctypes.c_double), ("looked_up", ctypes.c_void_p), ("inner", ctypes.c_double)]
+        + [("rounding", ctypes.c_double)]
+        + [("looked_up", ctypes.c_void_p)]
+        + [("inner", ctypes.c_double)]
     )
 
 

@@ -185,8 +185,8 @@ class Lookup(OnDevice):
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
         if scales is None and self.outgoing.dtype == torch.float32 and self.device.type == "cpu" and available():
-            held = (np.ascontiguousarray(each.numpy()) for each in (self.outgoing, self.rows))
-            return torch.from_numpy(squares_of_look_ups(*held, rounding_of(self.outgoing)))
+            outgoing, rows = (np.ascontiguousarray(each.numpy()) for each in (self.outgoing, self.rows.long()))
+            return torch.from_numpy(squares_of_look_ups(outgoing, rows, rounding_of(self.outgoing)))
         b, tops = _at_most_one(self.outgoing.double(), self.outgoing.dtype != torch.float64)
         if not self._all_known:
             b = b * (self.rows >= 0)[:, :, None]

