@@ -17,7 +17,10 @@ from pathlib import Path
 from benchmarks.claim import Outcome, Rehearsal, print_table
 
 ROOT = Path(__file__).parents[1]
-TESTS = [f"tests/training/test_{name}.py" for name in ("what_trainers_take", "dropout", "autocast", "processes")]
+TESTS = [
+    f"tests/training/test_{name}.py"
+    for name in ("what_trainers_take", "ordinary_mistakes", "earlier", "dropout", "autocast", "processes")
+]
 MISSING: tuple[str, ...] = ()
 
 

@@ -20,7 +20,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,20 @@ def measure(quick: bool) -> Outcome | Rehearsal:
     finally:
         torch.set_num_threads(before)
     _show(found)
-    if find_spec("opacus") is None:
-        raise UnavailableError("opacus is not installed: the table shows our own steps only")
+    reason = _opacus_missing()
+    if reason is not None:
+        raise UnavailableError(f"{reason}: the table shows our own steps only")
     return _rehearsed(found) if quick else _outcome(found, torch.cuda.get_device_name() if device == "cuda" else None)
+
+
+@cache
+def _opacus_missing() -> str | None:
+    """Why Opacus cannot be used; None if it can. It may be there without what it needs itself."""
+    try:
+        from opacus import PrivacyEngine
+    except ImportError as missing:
+        return f"opacus cannot be imported ({missing})"
+    return None if callable(PrivacyEngine) else "opacus has no PrivacyEngine"
 
 
 def _show(found: dict[str, dict[str, float]]) -> None:
@@ -111,7 +122,7 @@ def _medians(kind: str, rows: int, repeats: int, device: str) -> dict[str, float
     """Seconds of every step."""
     steps: dict[str, Step] = {unit: _ours(kind, rows, 2 * repeats + 4, unit, device) for unit in ("rows", "users")}
     steps |= {name: _plain(kind, rows, device, noise=name == WITH_NOISE) for name in (PLAIN, WITH_NOISE)}
-    if find_spec("opacus") is not None:
+    if _opacus_missing() is None:
         modes = [HOOKS, GHOST, SUMMED, *([SEQUENCE] if kind in IN_SEQUENCES else [])]
         steps |= {mode: _opacus(kind, rows, mode, device) for mode in modes}
     seconds: dict[str, list[float]] = {name: [] for name in steps}

@@ -9,7 +9,7 @@ import pytest
 
 from apportion.errors import InputError
 from apportion.linalg import kernel
-from apportion.linalg.unit_products import UnitProducts, available
+from apportion.linalg.unit_products import UnitProducts, available, squares_of_look_ups
 
 pytestmark = pytest.mark.skipif(not available(), reason="the kernel was not built")
 
@@ -114,3 +114,66 @@ def test_arrays_that_the_kernel_cannot_read_are_refused():
         products.add_to(np.zeros((2, 2)), np.ones(2))
     with pytest.raises(InputError, match="total"):
         products.add_to(np.zeros((2, 2)), np.ones(1), np.zeros(3))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_clipped_sums_are_sums_with_the_factors_that_clip(bias):
+    a, b = rows(19, 3), rows(7, 2)
+    products, inner = UnitProducts(OFFSETS, b, a), 5.0
+    both = products.squares_of_both(1e-4)
+    factors = 1 / np.maximum(np.sqrt(both[0] + both[1] if bias else both[0]), inner) * inner
+    expected, found = (np.ones((7, 19)), np.ones(7)), (np.ones((7, 19)), np.ones(7))
+    products.add_to(expected[0], factors, expected[1])
+    assert products.add_clipped(found[0], inner, 1e-4, found[1] if bias else None)
+    assert np.array_equal(found[0], expected[0])
+    assert np.array_equal(found[1], expected[1] if bias else np.ones(7))
+    assert (factors < 0.99).any()
+    assert (factors == 1).any()
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_nothing_is_added_if_one_length_is_not_finite(bad):
+    a, b = rows(19, 3), rows(7, 2)
+    a[5, 4] = bad
+    total, ones = np.ones((7, 19)), np.ones(7)
+    assert not UnitProducts(OFFSETS, b, a).add_clipped(total, 5.0, 1e-4, ones)
+    assert np.array_equal(total, np.ones((7, 19)))
+    assert np.array_equal(ones, np.ones(7))
+
+
+@pytest.mark.parametrize("width", [1, 8, 13, 40])
+def test_lengths_of_look_ups_are_those_of_the_gradients(width):
+    rng = np.random.default_rng(width)
+    outgoing = rng.standard_normal((6, 9, width)).astype(np.float32)
+    looked_up = rng.integers(-1, 5, (6, 9))
+    formed = np.zeros((6, 5, width))
+    for unit, position in itertools.product(range(6), range(9)):
+        if looked_up[unit, position] >= 0:
+            formed[unit, looked_up[unit, position]] += outgoing[unit, position]
+    sizes = (np.linalg.norm(outgoing.astype(float), axis=2) * (looked_up >= 0)).sum(1)
+    results = []
+    for name in kernel.instruction_sets():
+        with kernel.use_instruction_set(name):
+            results.append(squares_of_look_ups(outgoing, looked_up, 0.5))
+    assert np.allclose(results[0], (formed**2).sum((1, 2)) + (0.5 * sizes) ** 2, rtol=1e-12)
+    assert all(np.array_equal(results[0], other) for other in results)
+    alone = [squares_of_look_ups(outgoing[k : k + 1], looked_up[k : k + 1], 0.5)[0] for k in range(6)]
+    assert np.array_equal(alone, results[0])
+
+
+def test_look_ups_that_cancel_have_the_length_of_their_rounding_alone():
+    one = np.full((1, 2, 3), 3.0, np.float32)
+    one[0, 1] = -3.0
+    assert squares_of_look_ups(one, np.array([[4, 4]]), 1e-4)[0] == pytest.approx(1e-8 * 4 * 27)
+    assert squares_of_look_ups(one, np.array([[4, 5]]), 0.0)[0] == pytest.approx(54)
+
+
+def test_look_ups_that_the_kernel_cannot_read_are_refused():
+    good = np.ones((2, 3, 4), np.float32)
+    for outgoing, rows_ in (
+        (good, np.zeros((2, 2), np.int64)),
+        (good, np.zeros((2, 3), np.int32)),
+        (good[:, :, ::2], np.zeros((2, 3), np.int64)),
+    ):
+        with pytest.raises(InputError, match="one for each position"):
+            squares_of_look_ups(outgoing, rows_, 0.0)

@@ -172,6 +172,14 @@ def test_noise_in_one_pass_is_the_source_s_own_draws_on_the_grid(source, stddev)
     assert np.array_equal(add_gaussian(value, stddev, None, source), wanted)
 
 
+@pytest.mark.parametrize("source", [OneKey, Halved, lambda: SeededNoise(3)])
+def test_a_release_in_float32_is_the_one_in_float64_rounded(source):
+    value = np.linspace(-5, 5, 300)
+    narrow = add_gaussian(value, 0.7, None, source(), np.dtype(np.float32))
+    assert narrow.dtype == np.float32
+    assert np.array_equal(narrow, add_gaussian(value, 0.7, None, source()).astype(np.float32))
+
+
 @pytest.mark.parametrize("size", [1, 2, 6, 20])
 def test_noise_of_a_box_has_the_radius_and_the_margins_that_its_density_gives(size):
     """The range with 0 is a Gamma variable of that shape; one coordinate has the tail of `box_tail`."""

@@ -151,7 +151,7 @@ def test_refusals_name_their_argument():
         "units": lambda: made().fit(DataLoader(Rows())),
         "noise": lambda: made(noise="exact"),
         "user": lambda: UserRows.of(Rows(), user="who"),
-        "source": lambda: UserRows.of([1, 2], user="user"),
+        "source": lambda: UserRows.of("rows.csv", user="user"),
         "collate": lambda: UserRows.of(DataLoader(Rows()), user="user", collate=list),
         "inputs": lambda: UserRows({"a": X, "b": WORDS[:5]}, Y, USERS),
         "loss": lambda: made(loss=None).fit(UserRows(X, None, USERS)),

@@ -11,6 +11,7 @@ from apportion.linalg.information import Information, NoisyDesign, information
 from apportion.linalg.kernel import instruction_sets, use_instruction_set
 from apportion.linalg.keyed_words import keyed_words
 from apportion.linalg.lattice import FACTOR_BITS, lattice_gram, lattice_moment, step_below, whole_steps
+from apportion.linalg.mostly_zero import MostlyZero
 from apportion.linalg.normals import add_normals, fill_normals
 from apportion.linalg.packed import (
     diagonal_positions,
@@ -34,6 +35,7 @@ from apportion.linalg.user_rounds import rating_round
 __all__ = [
     "FACTOR_BITS",
     "Information",
+    "MostlyZero",
     "NoisyDesign",
     "RatingRound",
     "TaskWeights",

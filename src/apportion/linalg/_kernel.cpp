@@ -107,6 +107,16 @@ struct Plan {
     }
 };
 
+// Numbers of a long vector in runs, one behind another: run r ends before ends[r], and its numbers are values[offsets[r]]
+// to values[offsets[r + 1]].  All others are 0.
+struct Runs {
+    Index n;
+    const int64_t *ends, *offsets;
+    const double* values;
+
+    Index starts(Index r) const { return ends[r] - (offsets[r + 1] - offsets[r]); }
+};
+
 }  // namespace
 
 // ---- one namespace per instruction set -----------------------------------------------------------------------
@@ -221,14 +231,14 @@ void normals_call(int level, int threads, const uint8_t* key, uint64_t counter, 
     });
 }
 
-void noisy_call(int level, int threads, const uint8_t* key, Index n, const double* values, double scale, double step,
-                double* out) {
+template <typename T>
+void noisy_call(int level, int threads, const uint8_t* key, Index n, const Runs& runs, double scale, double step, T* out) {
     level = std::min(level, best_level());
     uint32_t words[8];
     std::memcpy(words, key, 32);
     const Index batches = (n + kNormals - 1) / kNormals, share = 64;
     in_parallel(threads, (batches + share - 1) / share, [&](int, Index i) {
-        AT_LEVEL(level, add_normals(words, i * share, std::min((i + 1) * share, batches), n, values, scale, step, out));
+        AT_LEVEL(level, add_normals(words, i * share, std::min((i + 1) * share, batches), n, runs, scale, step, out));
     });
 }
 
@@ -276,11 +286,17 @@ void kernel_normals_float64(int level, int threads, const uint8_t* key, uint64_t
     normals_call(level, threads, key, counter, n, out);
 }
 
-// out = values + scale * normal, rounded to a multiple of step, a power of two.
-void kernel_add_normals(int level, int threads, const uint8_t* key, Index n, const double* values, double scale,
-                        double step, double* out) {
-    noisy_call(level, threads, key, n, values, scale, step, out);
-}
+// out = values + scale * normal, rounded to a multiple of step, a power of two; values are 0 outside the runs, and without
+// `ends` there is one run of all.
+#define NOISY_FUNCTION(name, T)                                                                                    \
+    void name(int level, int threads, const uint8_t* key, Index n, Index n_runs, const int64_t* ends,              \
+              const int64_t* offsets, const double* values, double scale, double step, T* out) {                   \
+        const int64_t all[] = {0, n};                                                                              \
+        const Runs runs = ends ? Runs{n_runs, ends, offsets, values} : Runs{1, all + 1, all, values};              \
+        noisy_call<T>(level, threads, key, n, runs, scale, step, out);                                             \
+    }
+NOISY_FUNCTION(kernel_add_normals_float32, float)
+NOISY_FUNCTION(kernel_add_normals_float64, double)
 
 // out = sums / 2^shift + scale * normal, rounded to whole numbers; doubtful where a boundary is too near to tell.
 void kernel_rounded_normals(int level, int threads, const uint8_t* key, uint64_t counter, Index n, const int64_t* sums,

@@ -227,14 +227,43 @@ INLINE double nearest_whole(double x) {
     return std::copysign(size < shift ? rounded : size, x);
 }
 
-// out = values + scale * normal, rounded to a multiple of step.
-inline void add_normals(const uint32_t* key, Index first, Index last, Index n, const double* values, double scale,
-                        double step, double* out) {
-    const double per_step = 1. / step;
+// Calls use(first, values, numbers, how many) with the normal numbers of each batch and the values beside them: where they
+// lie if one run has all of them, else from `held`, in which whatever no run has is 0.
+template <typename Use>
+INLINE void each_batch_beside(const uint32_t* key, Index first, Index last, Index n, const Runs& runs, Use use) {
+    const double zeros[kNormals] = {};
+    double held[kNormals];
+    Index run = std::upper_bound(runs.ends, runs.ends + runs.n, first * kNormals) - runs.ends;
     each_batch(key, 0, first, last, n, [&](Index start, const double* batch, Index here) INLINE_LAMBDA {
-        for (Index k = 0; k < here; ++k)
-            out[start + k] = nearest_whole((batch[k] * scale + values[start + k]) * per_step) * step;
+        while (run < runs.n && runs.ends[run] <= start) ++run;
+        const Index stop = start + here;
+        const double* values = zeros;
+        if (run < runs.n && runs.starts(run) < stop) {
+            values = runs.values + runs.offsets[run] + (start - runs.starts(run));
+            if (runs.starts(run) > start || runs.ends[run] < stop) {
+                std::fill(held, held + here, 0.);
+                for (Index r = run; r < runs.n && runs.starts(r) < stop; ++r) {
+                    const Index from = std::max(start, runs.starts(r)), to = std::min(stop, runs.ends[r]);
+                    const double* source = runs.values + runs.offsets[r] + (from - runs.starts(r));
+                    std::copy(source, source + (to - from), held + (from - start));
+                }
+                values = held;
+            }
+        }
+        use(start, values, batch, here);
     });
+}
+
+// out = values + scale * normal, rounded to a multiple of step.
+template <typename T>
+inline void add_normals(const uint32_t* key, Index first, Index last, Index n, const Runs& runs, double scale,
+                        double step, T* out) {
+    const double per_step = 1. / step;
+    auto add = [&](Index start, const double* values, const double* batch, Index here) INLINE_LAMBDA {
+        for (Index k = 0; k < here; ++k)
+            out[start + k] = T(nearest_whole((batch[k] * scale + values[k]) * per_step) * step);
+    };
+    each_batch_beside(key, first, last, n, runs, add);
 }
 
 // out = sums / 2^shift + scale * normal to the nearest whole number.  Where the true number might lie on the other side

@@ -77,17 +77,45 @@ inline double square_of(const double* inner, const double* outer, Index n, doubl
     return (square < 0. ? 0. : square) + size * size;
 }
 
+inline double product_of(const float* one, const float* other, Index width) {
+    Lanes sum = Lanes::all(0.);
+    Index k = 0;
+    for (; k + kLanes <= width; k += kLanes) sum = sum + widened(one + k) * widened(other + k);
+    if (k < width) sum = sum + widened(one + k, width - k) * widened(other + k, width - k);
+    return sum_lanes(sum);
+}
+
+// The same as `square_of` where the product of a_t and a_t' is 1 if both look up the same row, and else 0
+inline double square_of_look_ups(const float* rows, const int64_t* looked_up, Index n, Index width, double rounding) {
+    double square = 0., size = 0.;
+    for (Index t = 0; t < n; ++t) {
+        if (looked_up[t] < 0) continue;
+        const double own = product_of(rows + t * width, rows + t * width, width);
+        square += own;
+        size += std::sqrt(own);
+        for (Index s = 0; s < t; ++s)
+            if (looked_up[s] == looked_up[t]) square += 2. * product_of(rows + s * width, rows + t * width, width);
+    }
+    size *= rounding;
+    return (square < 0. ? 0. : square) + size * size;
+}
+
 // squares[u] = max(0, sum_{t, t'} (a_t . a_t') (b_t . b_t')) + (rounding * sum_t |a_t| |b_t|)^2
 inline void unit_squares(const ProductArguments& task, int threads) {
     Index longest = 0;
     for (Index u = 0; u < task.n_units; ++u) longest = std::max(longest, task.offsets[u + 1] - task.offsets[u]);
     threads = int(std::clamp<Index>(task.n_units / kUnitsAtOnce, 1, threads));
     std::vector<Buffer<double>> grams;
-    for (int t = 0; t < threads; ++t) grams.push_back(zeros<double>(2 * longest * longest));
+    for (int t = 0; t < threads; ++t) grams.push_back(zeros<double>(task.looked_up ? 1 : 2 * longest * longest));
     in_parallel(threads, (task.n_units + kUnitsAtOnce - 1) / kUnitsAtOnce, [&](int thread, Index turn) {
         double* const inner = grams[thread].get();
         for (Index u = turn * kUnitsAtOnce; u < std::min((turn + 1) * kUnitsAtOnce, task.n_units); ++u) {
             const Index first = task.offsets[u], n = task.offsets[u + 1] - first;
+            if (task.looked_up) {
+                task.squares[u] = square_of_look_ups(task.outgoing + first * task.rows, task.looked_up + first, n,
+                                                     task.rows, task.rounding);
+                continue;
+            }
             double* const outer = inner + n * n;
             gram_of(task.outgoing + first * task.rows, n, task.rows, outer);
             if (task.incoming) gram_of(task.incoming + first * task.columns, n, task.columns, inner);

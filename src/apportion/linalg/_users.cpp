@@ -101,7 +101,21 @@ struct ProductArguments {
     double *squares, *total;          // [n_units]; [rows, columns], added to
     double *of_ones, *ones_total;     // the same for ones in place of incoming: [n_units], [rows]; or null
     double rounding;
+    const int64_t* looked_up;         // [positions]: which unit vector stands for incoming, negative for none; or null
+    double inner;                     // to which units are clipped
 };
+
+// factors = inner / max(length, inner), of lengths that take both sums together
+inline Index clip_units(const ProductArguments& task) {
+    double* const factors = const_cast<double*>(task.factors);
+    for (Index u = 0; u < task.n_units; ++u) {
+        const double square = task.squares[u] + (task.of_ones ? task.of_ones[u] : 0.);
+        const double length = std::sqrt(square < 0. ? 0. : square);
+        if (!(length <= std::numeric_limits<double>::max())) return u;
+        factors[u] = 1. / std::max(length, task.inner) * task.inner;
+    }
+    return kSuccess;
+}
 
 constexpr Index kUnitsAtOnce = 16;               // whose squared lengths a thread forms at a time
 constexpr Index kTasksAtOnce = 1024;             // of which precisions are added up, before the sums are
@@ -278,6 +292,20 @@ Index users_unit_squares(int level, int threads, const ProductArguments* task) {
     try {
         AT_LEVEL(level, unit_squares(*task, threads));
         return kSuccess;
+    } catch (const std::bad_alloc&) {
+        return kOutOfMemory;
+    }
+}
+
+// Forms units' squared lengths and the factors that clip them, and adds their sums of products times these; nothing is
+// added if a length is not finite, and the result is such a unit.
+Index users_unit_clipped(int level, int threads, const ProductArguments* task) {
+    level = std::min(level, kernel_best_level());
+    try {
+        AT_LEVEL(level, unit_squares(*task, threads));
+        const Index failed = clip_units(*task);
+        if (failed == kSuccess) AT_LEVEL(level, unit_sums(*task, threads));
+        return failed;
     } catch (const std::bad_alloc&) {
         return kOutOfMemory;
     }

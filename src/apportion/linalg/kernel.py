@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.errors import InputError
+from apportion.linalg.mostly_zero import MostlyZero
 from apportion.linalg.packed import FloatArray
 from apportion.linalg.threads import thread_count
 
 GRAM, MOMENT, SOLUTION = range(3)
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 BLOCKS_AT_A_TIME = 16
+_FEW = 1 << 14  # normal numbers that are not worth a second thread
 _SUCCESS = -1
 _OUT_OF_MEMORY = -2
 
@@ -71,14 +73,15 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
         normals = getattr(loaded, f"kernel_normals_{name}")
         normals.restype = None
         normals.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer]
+        noisy = getattr(loaded, f"kernel_add_normals_{name}")
+        noisy.restype = None
+        noisy.argtypes = [number, number, ctypes.c_char_p, size, size, pointer, pointer, pointer]
+        noisy.argtypes += [ctypes.c_double, ctypes.c_double, pointer]
     for of in reals:
         lattice = getattr(loaded, f"kernel_lattice_of_{of}")
         lattice.restype = size
         lattice.argtypes = [number, number, number, size, pointer, pointer, pointer, size, size]
         lattice.argtypes += [pointer, number, ctypes.c_double, pointer]
-    noisy = loaded.kernel_add_normals
-    noisy.restype = None
-    noisy.argtypes = [number, number, ctypes.c_char_p, size, pointer, ctypes.c_double, ctypes.c_double, pointer]
     rounded = loaded.kernel_rounded_normals
     rounded.restype = None
     rounded.argtypes = [number, number, ctypes.c_char_p, ctypes.c_uint64, size, pointer, number]
@@ -97,7 +100,7 @@ def _declare(loaded: ctypes.CDLL) -> ctypes.CDLL:
     loaded.users_information.argtypes = [number, number, pointer]
     loaded.users_solutions.restype = size
     loaded.users_solutions.argtypes = [number, number, pointer]
-    for products in (loaded.users_unit_squares, loaded.users_unit_sums):
+    for products in (loaded.users_unit_squares, loaded.users_unit_sums, loaded.users_unit_clipped):
         products.restype, products.argtypes = size, [number, number, pointer]
     loaded.reading_order.restype = size
     loaded.reading_order.argtypes = [number, size, size, pointer, pointer, pointer]
@@ -146,7 +149,7 @@ def use_instruction_set(name: str) -> Iterator[None]:
 
 
 def _address(array: NDArray[Any] | None) -> int | None:
-    return None if array is None else array.ctypes.data
+    return None if array is None else array.__array_interface__["data"][0]  # faster than `array.ctypes.data`
 
 
 def segments(
@@ -222,11 +225,13 @@ def task_counts(arguments: ctypes.Structure, *, threads: int | None = None) -> i
     return None if failed == _SUCCESS else failed
 
 
-def unit_products(arguments: ctypes.Structure, *, squares: bool, threads: int) -> None:
-    """Fill squared lengths, or add to a sum. See `unit_products`."""
-    call = _loaded().users_unit_squares if squares else _loaded().users_unit_sums
-    if call(_level.get(), threads, ctypes.byref(arguments)) == _OUT_OF_MEMORY:
+def unit_products(arguments: ctypes.Structure, what: str, *, threads: int) -> int | None:
+    """Fill squared lengths, add to a sum, or both. Return a unit whose length is not finite. See `unit_products`."""
+    call = getattr(_loaded(), f"users_unit_{what}")
+    failed: int = call(_level.get(), threads, ctypes.byref(arguments))
+    if failed == _OUT_OF_MEMORY:
         raise MemoryError("No memory left for the working space of the kernel.")
+    return None if failed == _SUCCESS else failed
 
 
 def rating_round(arguments: ctypes.Structure, *, threads: int | None = None) -> int | None:
@@ -356,14 +361,25 @@ def fill_normals(out: FloatArray, key: bytes, counter: int = 0, *, threads: int 
 
 
 def add_normals(
-    values: NDArray[np.float64], scale: float, step: float, key: bytes, *, threads: int | None = None
-) -> NDArray[np.float64]:
+    values: NDArray[np.float64] | MostlyZero,
+    scale: float,
+    step: float,
+    key: bytes,
+    dtype: DTypeLike = np.float64,
+    *,
+    threads: int | None = None,
+) -> NDArray[Any]:
     """Return contiguous values + scale · normal, to multiples of step; see `apportion.linalg.add_normals`."""
-    out = np.empty(values.shape)
-    _loaded().kernel_add_normals(
-        _level.get(), thread_count(threads), key, values.size, _address(values), scale, step, _address(out)
-    )  # fmt: skip
+    out, loaded = np.empty(values.shape, dtype), _loaded()
+    call = loaded.kernel_add_normals_float32 if out.itemsize == 4 else loaded.kernel_add_normals_float64
+    runs = (0, None, None, _address(values)) if isinstance(values, np.ndarray) else _addresses_of(values)
+    several = thread_count(threads) if out.size > _FEW else 1
+    call(_level.get(), several, key, out.size, *runs, scale, step, _address(out))
     return out
+
+
+def _addresses_of(values: MostlyZero) -> tuple[int | None, ...]:
+    return len(values.ends), *map(_address, (values.ends, values.offsets, values.numbers))
 
 
 def keyed_words(key: bytes, points: NDArray[np.uint64], out: NDArray[np.uint64], *, threads: int | None = None) -> None:

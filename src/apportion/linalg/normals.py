@@ -7,12 +7,13 @@ fresh key from the operating system; to continue, pass the counter that the last
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.errors import InputError
 from apportion.linalg import chacha, kernel
 from apportion.linalg.backend import active_backend
 from apportion.linalg.checks import FLOATS
+from apportion.linalg.mostly_zero import MostlyZero
 from apportion.linalg.packed import FloatArray
 
 _BATCHES = 512  # batches at a time in the NumPy path
@@ -48,8 +49,14 @@ def fill_normals(out: FloatArray, key: bytes, counter_start: int = 0, *, threads
 
 
 def add_normals(
-    values: NDArray[np.float64], scale: float, step: float, key: bytes, *, threads: int | None = None
-) -> NDArray[np.float64]:
+    values: NDArray[np.float64] | MostlyZero,
+    scale: float,
+    step: float,
+    key: bytes,
+    dtype: DTypeLike = np.float64,
+    *,
+    threads: int | None = None,
+) -> FloatArray:
     """Return values + scale · normal, rounded to multiples of a step, in one pass over memory.
 
     The numbers are those of `fill_normals`, and each operation is rounded as NumPy rounds it.
@@ -59,13 +66,16 @@ def add_normals(
         scale: the standard deviation.
         step: a power of two that has an inverse in float64.
         key: 32 bytes, secret and never used before.
+        dtype: float64, or float32 for the same numbers, rounded once more.
         threads: number of threads; None is all.
     """
     if len(key) != 32:
         raise InputError(f"Expected a key of 32 bytes, got {len(key)}.", argument="key")
-    held = np.asarray(values, np.float64, order="C")
+    if dtype not in FLOATS:
+        raise InputError(f"Expected dtype float32 or float64, got {dtype}.", argument="dtype")
+    held = values.require() if isinstance(values, MostlyZero) else np.asarray(values, np.float64, order="C")
     if active_backend() == "compiled":
-        return kernel.add_normals(held, scale, step, bytes(key), threads=threads)
+        return kernel.add_normals(held, scale, step, bytes(key), dtype, threads=threads)
     out = np.empty(held.shape)
     _fill_by_numpy(out.reshape(-1), bytes(key), 0)
     out *= scale
@@ -73,7 +83,7 @@ def add_normals(
     out *= 1.0 / step
     np.rint(out, out=out)
     out *= step
-    return out
+    return out.astype(dtype, copy=False)
 
 
 def _fill_by_numpy(out: FloatArray, key: bytes, counter: int) -> None:

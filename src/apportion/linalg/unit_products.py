@@ -31,6 +31,8 @@ class _Arguments(ctypes.Structure):
         [(name, ctypes.c_int64) for name in ("n_units", "rows", "columns")]
         + [(name, ctypes.c_void_p) for name in _ADDRESSES]
         + [("rounding", ctypes.c_double)]
+        + [("looked_up", ctypes.c_void_p)]
+        + [("inner", ctypes.c_double)]
     )
 
 
@@ -54,9 +56,8 @@ class UnitProducts:
     """
 
     def __init__(self, offsets: NDArray[np.int64], outgoing: Narrow, incoming: Narrow | None) -> None:
-        for each in (outgoing,) if incoming is None else (outgoing, incoming):
-            if each.dtype != np.float32 or each.ndim != 2 or not each.flags.c_contiguous or len(each) != offsets[-1]:
-                raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
+        if not (_are_rows(outgoing, offsets) and (incoming is None or _are_rows(incoming, offsets))):
+            raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
         if offsets.dtype != np.int64 or offsets[0] or not offsets.flags.c_contiguous:
             raise InputError("Expected contiguous int64 offsets that start with 0.", argument="offsets")
         self._held = (offsets, outgoing, incoming)
@@ -77,7 +78,7 @@ class UnitProducts:
         squares = _address(result)
         self._arguments.squares, self._arguments.of_ones = squares, squares + result.strides[0]
         self._arguments.rounding = rounding
-        kernel.unit_products(self._arguments, squares=True, threads=self._threads)
+        kernel.unit_products(self._arguments, "squares", threads=self._threads)
         return result[0], result[1]
 
     def add_to(self, total: Floats, factors: Floats, ones: Floats | None = None) -> None:
@@ -95,7 +96,56 @@ class UnitProducts:
         weights = np.ascontiguousarray(factors)
         self._arguments.total, self._arguments.factors = _address(total), _address(weights)
         self._arguments.ones_total = None if ones is None else _address(ones)
-        kernel.unit_products(self._arguments, squares=False, threads=self._threads)
+        kernel.unit_products(self._arguments, "sums", threads=self._threads)
+
+    def add_clipped(self, total: Floats, inner: float, rounding: float, ones: Floats | None) -> bool:
+        """Add every unit's sum, clipped to a length; or add nothing and return False if a length is not finite.
+
+        Args:
+            total: float64 numbers, as for `add_to`.
+            inner: the length. It is that of a unit's sums with the incoming rows, and with a column of ones if given.
+            rounding: as for `squares`.
+            ones: as for `add_to`.
+        """
+        if not _fits(total, self._shape) or not (ones is None or _fits(ones, self._shape[:1])):
+            raise InputError("Expected contiguous float64 totals of the shape of the sums.", argument="total")
+        held = self._arguments
+        working = np.empty((3, held.n_units))
+        squares, step = _address(working), working.strides[0]
+        held.squares, held.factors, held.rounding, held.inner = squares, squares + step, rounding, inner
+        held.total = _address(total)
+        held.of_ones, held.ones_total = (None, None) if ones is None else (squares + 2 * step, _address(ones))
+        return kernel.unit_products(held, "clipped", threads=self._threads) is None
+
+
+def squares_of_look_ups(outgoing: Narrow, rows: NDArray[np.int64], rounding: float) -> Floats:
+    """Return ‖Σ_t b_t e_rᵀ‖² + (rounding · Σ_t ‖b_t‖)² for every unit, where position t looked up row r.
+
+    Args:
+        outgoing: float32 [units, positions, width], contiguous.
+        rows: int64 [units, positions], contiguous; negative for no row, which counts nothing.
+        rounding: as for `UnitProducts.squares`.
+
+    >>> squares_of_look_ups(np.ones((1, 3, 2), np.float32), np.array([[4, 4, 7]]), 0.0)
+    array([10.])
+    """
+    n_units, positions, width = outgoing.shape
+    for each, kind in ((outgoing, np.float32), (rows, np.int64)):
+        if each.dtype != kind or not each.flags.c_contiguous or each.shape[:2] != (n_units, positions):
+            raise InputError(
+                "Expected contiguous float32 numbers and int64 rows, one for each position.", argument=None
+            )
+    result, offsets = np.empty(n_units), np.arange(n_units + 1) * positions
+    arguments = _Arguments(n_units, width, 1, _address(offsets), None, _address(outgoing), None, _address(result))
+    arguments.rounding, arguments.looked_up = rounding, _address(rows)
+    threads = 1 if outgoing.size * positions < _SMALL else thread_count()
+    kernel.unit_products(arguments, "squares", threads=threads)
+    return result
+
+
+def _are_rows(held: Narrow, offsets: NDArray[np.int64]) -> bool:
+    one_each = held.ndim == 2 and len(held) == offsets[-1]
+    return bool(one_each and held.dtype == np.float32 and held.flags.c_contiguous)
 
 
 def _fits(total: Floats, shape: tuple[int, ...]) -> bool:

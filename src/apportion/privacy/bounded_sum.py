@@ -79,10 +79,11 @@ class BoundedSum(Hidden):
         neighbours: the neighbour relation of both.
         step: the step of the lattice, if the value counts whole steps.
         box_bound: the largest number that one user adds to a coordinate, if none is negative; None if it is not known.
+        dtype: what the released numbers are rounded to; None for the precision of the sum.
     """
 
     __slots__ = (
-        "_bound", "_box_bound", "_caveats", "_derivation", "_drawn", "_l1_bound",
+        "_bound", "_box_bound", "_caveats", "_derivation", "_drawn", "_dtype", "_l1_bound",
         "_neighbours", "_open", "_scales", "_shape", "_step",
     )  # fmt: skip
 
@@ -97,6 +98,7 @@ class BoundedSum(Hidden):
         neighbours: Neighbours = ADD_REMOVE,
         step: float | None = None,
         box_bound: float | None = None,
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
@@ -111,6 +113,7 @@ class BoundedSum(Hidden):
         self._l1_bound = None if l1_bound is None else l1_bound * room
         self._box_bound = None if box_bound is None else box_bound * room
         self._step = step
+        self._dtype = dtype
         self._neighbours = neighbours
         self._caveats: tuple[str, ...] = ()
         self._drawn: Callable[[float], Any] | None = None
@@ -157,6 +160,11 @@ class BoundedSum(Hidden):
     def step(self) -> float | None:
         """The step of the value's lattice; None if the value is not on a lattice."""
         return self._step
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """What the released numbers are rounded to, after the noise; None for the precision of the sum."""
+        return self._dtype
 
     @classmethod
     def counts(cls, value: Any, weights: Weighed, step: float | None = None) -> BoundedSum:

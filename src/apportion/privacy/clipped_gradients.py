@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.linalg import MostlyZero
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
 
 LEAST_NORM, LARGEST_NORM = 1e-100, 1e100  # within them, squares of lengths that matter neither vanish nor overflow
+_FEW = 8  # rows of a table are few up to one in so many
 _INNER = 1 - 1e-5  # relative to the clip norm; covers the rounding of float32 gradients
 
 
@@ -40,6 +42,17 @@ class Block(Protocol):
         """Return the block with zeros for the units that are not kept, whatever their values."""
 
 
+class TableBlock(Block, Protocol):
+    """The parts of a large table, of which the units look up a few rows."""
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether the rows are so few that the others should not be touched."""
+
+    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return which rows get something, ascending, and the sum of the units' parts there, each times its factor."""
+
+
 class GradientTotal(Hidden):
     """The sum of gradients, each clipped to `clip_norm`. Add each unit at most once.
 
@@ -52,10 +65,12 @@ class GradientTotal(Hidden):
         losses: the limit to which each unit's loss is clipped, and the share of the squared sensitivity for the sum of
             losses, in one more coordinate; None to add up no losses.
         neighbours: the neighbour relation of the sensitivity: adding or removing one unit.
+        dtype: what the released sum is rounded to, after its noise; None for float64.
     """
 
     __slots__ = (
-        "_clip_norm", "_counted", "_losses", "_neighbours", "_scales", "_shapes", "_shared", "_total", "_within",
+        "_clip_norm", "_counted", "_dtype", "_losses", "_neighbours", "_scales", "_shapes", "_shared", "_tables",
+        "_total", "_within",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +82,7 @@ class GradientTotal(Hidden):
         counted: float = 0.0,
         losses: tuple[float, float] | None = None,
         neighbours: Neighbours = ADD_REMOVE,
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
         if not LEAST_NORM <= clip_norm <= LARGEST_NORM or not 0 <= counted + (losses[1] if losses else 0.0) < 1:
             raise InputError(
@@ -80,7 +96,9 @@ class GradientTotal(Hidden):
         self._counted = float(counted)
         self._losses = losses
         self._neighbours = neighbours
-        self._total: Any | None = None  # one tensor for all parameters; None before the first units
+        self._dtype = dtype
+        self._tables: dict[int, _TableTotal] | None = None  # by parameter; all others are in the tensor
+        self._total: Any | None = None  # one tensor for these parameters; None before the first units
         self._shared = False  # whether a sealed sum holds the tensor
         self._within = [0.0, 0.0]  # units within the norm, and losses; each from the middle of its range
 
@@ -94,18 +112,18 @@ class GradientTotal(Hidden):
             real: for each unit, whether it is real or only pads the batch; None if all are real.
             losses: the loss of each unit, if the object adds up losses.
         """
+        inner = self._clip_norm * _INNER
+        if self._clips_alone(real) and self._in_one_pass(blocks, inner):
+            return
         squares: Any = 0.0
         for k, block in enumerate(blocks):
             part = block.squared_norms(None if self._scales is None else self._scales[k])
             squares = part if k == 0 else squares + part.to(squares.device)  # parameters may be on several devices
-        inner = self._clip_norm * _INNER
         norms, kept, factors = _factors(squares, inner, real)
         if kept is not None:
             blocks = [block.keeping(kept) for block in blocks]
         if blocks:
-            parts = self._own_total(blocks[0]).split_with_sizes([math.prod(shape) for shape in self._shapes])
-            for block, part, shape in zip(blocks, parts, self._shapes, strict=True):
-                block.add_to(part.view(shape), factors)
+            self._add_parts(blocks, factors)
         if self._counted:
             within = (norms <= inner).double() - 0.5
             self._within[0] += float((within if real is None else within[real.to(within.device)]).sum())
@@ -118,8 +136,8 @@ class GradientTotal(Hidden):
         Args:
             add_up: takes this process's numbers and returns the sums over all processes. It is trusted with them.
         """
-        result = add_up(np.concatenate([self._values(), self._within]))
-        self._total = result[:-2].copy()
+        result = add_up(np.concatenate([np.asarray(self._values()), self._within]))
+        self._total, self._tables = result[:-2].copy(), {}
         self._within = [float(value) for value in result[-2:]]
 
     def sealed(self) -> BoundedSum:
@@ -132,25 +150,70 @@ class GradientTotal(Hidden):
         extra = self._extra()
         if not extra:
             held = None if scales is None else np.concatenate(scales)
-            return BoundedSum(_KEY, values, self._clip_norm, text, held, neighbours=self._neighbours)
+            return BoundedSum(
+                _KEY, values, self._clip_norm, text, held, neighbours=self._neighbours, dtype=self._dtype
+            )  # fmt: skip
         bound = self._clip_norm / math.sqrt(1 - sum(share for _, _, share, _ in extra))
         relative = [half / (bound * math.sqrt(share)) for _, half, share, _ in extra]
-        held = np.concatenate([*(scales or [np.ones(len(values))]), relative])
-        value = np.concatenate([values, [number for number, *_ in extra]])
+        held = np.concatenate([*(scales or [np.ones(values.size)]), relative])
+        value = np.concatenate([np.asarray(values), [number for number, *_ in extra]])
         text += "".join(f"; with {words}, {share:g} of the squared sensitivity" for _, _, share, words in extra)
-        return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours)
+        return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours, dtype=self._dtype)
 
-    def _own_total(self, block: Block) -> Any:
+    def _clips_alone(self, real: Any | None) -> bool:
+        """Whether clipped gradients are all that is added, from real units only and without scales."""
+        return real is None and self._scales is None and not self._counted and self._losses is None
+
+    def _in_one_pass(self, blocks: Sequence[Any], inner: float) -> bool:
+        """Let one layer add its units' gradients, clipped, if it can; return whether it did."""
+        of_one_layer = getattr(blocks[0], "of_one_layer", None) if blocks else None
+        if of_one_layer is None or not of_one_layer(blocks):
+            return False
+        total = self._own_total(blocks[0], sum(math.prod(shape) for shape in self._shapes))
+        added: bool = blocks[0].add_all_clipped(total, inner, bias=len(blocks) == 2)
+        return added
+
+    def _add_parts(self, blocks: Sequence[Any], factors: Any) -> None:
+        """Add the units' parts: those of tables with few rows to these rows, all others to one tensor."""
+        if self._tables is None:
+            few = [k for k, block in enumerate(blocks) if getattr(block, "few_rows", False)]
+            self._tables = {k: _TableTotal(self._shapes[k]) for k in few}
+        others = [k for k in range(len(blocks)) if k not in self._tables]
+        sizes = [math.prod(self._shapes[k]) for k in others]
+        parts = self._own_total(blocks[others[0]], sum(sizes)).split_with_sizes(sizes) if others else ()
+        for k, part in zip(others, parts, strict=True):
+            blocks[k].add_to(part.view(self._shapes[k]), factors)
+        for k, total in self._tables.items():
+            total.add(*blocks[k].added_rows(factors))
+
+    def _own_total(self, block: Block, size: int) -> Any:
         """Return the tensor to add to. It is new at the start, and again after the sum so far was sealed."""
         if self._total is None:
-            self._total = block.zeros(sum(math.prod(shape) for shape in self._shapes))
+            self._total = block.zeros(size)
         elif self._shared:
             self._total = self._total.clone()
         self._shared = False
         return self._total
 
-    def _values(self) -> NDArray[np.float64]:
-        return np.zeros(sum(math.prod(shape) for shape in self._shapes)) if self._total is None else _flat(self._total)
+    def _values(self) -> NDArray[np.float64] | MostlyZero:
+        """Return the sum, flat."""
+        if self._tables:
+            return MostlyZero.joined(self._in_order(self._tables))
+        if self._total is None:
+            return np.zeros(sum(math.prod(shape) for shape in self._shapes))
+        return _flat(self._total)
+
+    def _in_order(self, tables: dict[int, _TableTotal]) -> list[MostlyZero]:
+        """Return the sum of each parameter, flat."""
+        result, first = [], 0
+        flat = np.zeros(0) if self._total is None else _flat(self._total)
+        for k, shape in enumerate(self._shapes):
+            if k in tables:
+                result.append(tables[k].values())
+            else:
+                result.append(MostlyZero.whole(flat[first : first + math.prod(shape)]))
+                first += math.prod(shape)
+        return result
 
     def _extra(self) -> list[tuple[float, float, float, str]]:
         """Return for each extra coordinate its value, how far one unit moves it, its share, and its description."""
@@ -161,6 +224,43 @@ class GradientTotal(Hidden):
             largest, share = self._losses
             result.append((self._within[1], largest / 2, share, f"the sum of losses clipped to {largest:g}"))
         return result
+
+
+class _TableTotal:
+    """The sum of gradients of a large table: of the rows that were looked up, or of all once they are many.
+
+    Args:
+        shape: of the table.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._n_rows = shape[0]
+        self._rows = np.zeros(0, np.int64)
+        self._numbers = np.zeros((0, math.prod(shape[1:])))
+
+    def add(self, rows: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
+        """Add numbers to some rows; these are ascending."""
+        if not len(self._rows):
+            self._rows, self._numbers = rows, numbers
+            return
+        if len(self._rows) < self._n_rows:
+            self._make_room(rows)
+        self._numbers[np.searchsorted(self._rows, rows)] += numbers
+
+    def values(self) -> MostlyZero:
+        """Return the sum so far, row by row."""
+        if len(self._rows) == self._n_rows:
+            return MostlyZero.whole(self._numbers)
+        return MostlyZero.of_rows(self._rows, self._numbers, self._n_rows)
+
+    def _make_room(self, rows: NDArray[np.int64]) -> None:
+        """Hold these rows too; or all rows of the table, if these are too many."""
+        held = np.union1d(self._rows, rows)
+        if _FEW * len(held) > self._n_rows:
+            held = np.arange(self._n_rows)
+        wide = np.zeros((len(held), self._numbers.shape[1]))
+        wide[np.searchsorted(held, self._rows)] = self._numbers
+        self._rows, self._numbers = held, wide
 
 
 class RowCounts(Hidden):
@@ -224,6 +324,6 @@ def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
 
 
 def _flat(values: Any) -> NDArray[np.float64]:
-    if isinstance(values, np.ndarray):
-        return values.reshape(-1)
-    return np.asarray(values.detach().double().cpu().numpy(), np.float64).reshape(-1)
+    """Return float64 numbers, flat; those of an array, or of a tensor on the processor, without a copy."""
+    held = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+    return np.asarray(held, np.float64).reshape(-1)

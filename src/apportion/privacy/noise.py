@@ -62,9 +62,15 @@ class KeyedNoise(ABC):
         """Whether normal draws are those of this class, so that `added_to` adds the same ones."""
         return type(self).normal is KeyedNoise.normal
 
-    def added_to(self, values: NDArray[np.float64], stddev: float, step: float) -> NDArray[np.float64]:
+    def added_to(
+        self,
+        values: NDArray[np.float64] | linalg.MostlyZero,
+        stddev: float,
+        step: float,
+        dtype: DTypeLike = np.float64,
+    ) -> NDArray[Any]:
         """Return values with the same draws times `stddev`, rounded to multiples of a power of two, in one pass."""
-        return linalg.add_normals(values, stddev, step, self.key())
+        return linalg.add_normals(values, stddev, step, self.key(), dtype)
 
 
 class SystemNoise(KeyedNoise):

@@ -8,7 +8,8 @@ from apportion.training.checkpoints import TrainingCheckpoint
 from apportion.training.clipping import FixedClip, QuantileClip, ReleasedLoss, SecondMomentScales
 from apportion.training.descent import DPSGD
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
-from apportion.training.private_gradients import PlainGradients, PrivateGradients
+from apportion.training.plain_gradients import PlainGradients
+from apportion.training.private_gradients import PrivateGradients
 from apportion.training.processes import TorchProcesses
 from apportion.training.runs import ProgressBar, StepDone
 from apportion.training.table_rows import FrequentRows, TouchedRows

@@ -90,6 +90,11 @@ def refuse_surroundings(module: nn.Module, units: Units) -> None:
             "before you make the optimizer.",
             argument="module",
         )
+    if any(p.is_meta for p in module.parameters()):
+        raise InputError(
+            "Expected parameters with numbers, got some on the device 'meta'; load or make them first.",
+            argument="module",
+        )
     if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
         raise InputError(
             "Expected a module of Python, got a scripted one; train it before torch.jit.script.", argument="module"

@@ -38,9 +38,19 @@ def require_rules(clip: Any, scaling: Any, losses: Any, tables: Any) -> None:
 
 
 def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, scheduler: Any | None) -> None:
-    """Refuse an optimizer that would change no parameter of the module, and a scheduler that has no steps."""
+    """Refuse an optimizer that would change no parameter of the module, and a scheduler of another optimizer."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError(
+            f"Expected an optimizer of PyTorch, made with parameters, got {optimizer!r}.", argument="optimizer"
+        )
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise InputError(
+            "Expected an optimizer of dense gradients, got SparseAdam: every row of a table has noise. Use Adam.",
+            argument="optimizer",
+        )
     if scheduler is not None and not callable(getattr(scheduler, "step", None)):
         raise InputError(f"Expected a scheduler of PyTorch, got {scheduler!r}.", argument="scheduler")
+    _require_scheduler_of(optimizer, scheduler)
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InputError(
@@ -54,6 +64,20 @@ def require_optimizer(optimizer: torch.optim.Optimizer, module: nn.Module, sched
         raise InputError(
             "Expected an optimizer of the module's parameters, got one that has none of those that are trained.",
             argument="optimizer",
+        )
+
+
+def _require_scheduler_of(optimizer: torch.optim.Optimizer, scheduler: Any | None) -> None:
+    if scheduler is not None and getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        raise InputError("Expected a scheduler of this optimizer, got one of another.", argument="scheduler")
+
+
+def require_long_enough(scheduler: Any | None, steps: int) -> None:
+    """Refuse a scheduler that fails before the last step, when most is paid for."""
+    planned = getattr(scheduler, "total_steps", None)
+    if isinstance(scheduler, torch.optim.lr_scheduler.OneCycleLR) and planned is not None and planned < steps:
+        raise InputError(
+            f"Expected a scheduler for {steps} steps, got OneCycleLR with total_steps={planned}.", argument="scheduler"
         )
 
 

@@ -12,15 +12,21 @@ what rounding leaves of a unit that cancels is then far below the clip norm (doc
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-_NUMBERS = 2**19  # of stored gradients that are held in float64 at a time
+from apportion.linalg.unit_products import available, squares_of_look_ups
+
+_NUMBERS, _NUMBERS_ON_GPU = 2**19, 2**25  # of stored gradients that are held in float64 at a time
+_LARGE, _FEW = 2**15, 8  # numbers of a large table; its rows are few up to one in so many
 
 
 def rounding_of(values: Tensor) -> float:
@@ -71,7 +77,8 @@ class Stored(OnDevice):
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
         weights, values = factors.to(self.device).double(), _flat(self.values)
-        at_once = max(1, _NUMBERS // max(1, values.shape[1]))
+        most = _NUMBERS if self.device.type == "cpu" else _NUMBERS_ON_GPU
+        at_once = max(1, most // max(1, values.shape[1]))
         for first in range(0, len(values), at_once):
             some = slice(first, first + at_once)
             _add(total, weights[some] @ values[some].double())
@@ -177,6 +184,9 @@ class Lookup(OnDevice):
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
+        if scales is None and self.outgoing.dtype == torch.float32 and self.device.type == "cpu" and available():
+            outgoing, rows = (np.ascontiguousarray(each.numpy()) for each in (self.outgoing, self.rows.long()))
+            return torch.from_numpy(squares_of_look_ups(outgoing, rows, rounding_of(self.outgoing)))
         b, tops = _at_most_one(self.outgoing.double(), self.outgoing.dtype != torch.float64)
         if not self._all_known:
             b = b * (self.rows >= 0)[:, :, None]
@@ -194,10 +204,26 @@ class Lookup(OnDevice):
 
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor, to the rows that were looked up; no other row is touched."""
+        rows, parts = self._scaled(factors)
+        total.index_add_(0, rows.to(total.device), parts.to(total.device))
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether so few rows of a large table were looked up that the others should not be touched."""
+        return math.prod(self.shape) >= _LARGE and _FEW * self.rows.numel() <= self.shape[0]
+
+    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return which rows were looked up, ascending, and the sum over units there, each times its factor."""
+        rows, parts = self._scaled(factors)
+        found, places = torch.unique(rows, return_inverse=True)
+        sums = self.zeros(len(found) * parts.shape[1]).view(len(found), -1).index_add_(0, places, parts)
+        return found.cpu().numpy(), sums.cpu().numpy()
+
+    def _scaled(self, factors: Any) -> tuple[Tensor, Tensor]:
+        """Return the row of each look-up and what is added there."""
         scaled = self.outgoing.double() * factors.to(self.device).double()[:, None, None]
         kept = () if self._all_known else self.rows >= 0
-        rows, parts = self.rows[kept].flatten(), scaled[kept].reshape(-1, scaled.shape[2])
-        total.index_add_(0, rows.to(total.device), parts.to(total.device))
+        return self.rows[kept].flatten(), scaled[kept].reshape(-1, scaled.shape[2])
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""

@@ -27,7 +27,7 @@ from apportion.privacy.ledger import Receipt
 from apportion.privacy.noise import KeyedNoise
 from apportion.privacy.statement import Statement
 
-FORMAT = 3  # those before did not say where the noise came from
+FORMAT = 3  # those before did not say where the noise came from, nor what the trained parameters had cost before
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ everything else go to those.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,22 @@ class LayerRows:
     def squares(self) -> tuple[Floats, Floats]:
         """The squared lengths of each unit's gradients, of the weight and of the bias."""
         return self._products.squares_of_both(self._rounding)
+
+    def add_clipped(self, total: Tensor, inner: float, *, bias: bool) -> bool:
+        """Add the gradients of the weight, and of the bias behind them, clipped together; False if one is not finite.
+
+        Args:
+            total: float64, flat.
+            inner: the length to which they are clipped.
+            bias: whether there is a bias.
+        """
+        b, a = self._rows[1:]
+        assert a is not None
+        rows, columns = b.shape[1], a.shape[1]
+        flat: Floats = total.numpy()
+        ones = flat[rows * columns :] if bias else None
+        of_weight = flat[: rows * columns].reshape(rows, columns)
+        return self._products.add_clipped(of_weight, inner, self._rounding, ones)
 
     def add_to_weight(self, total: Tensor, factors: Tensor) -> None:
         """Add the gradients of the weight, each times its factor; those of the bias are added up beside them."""
@@ -97,6 +113,24 @@ class RowProducts(OnDevice):
             return
         add = self._rows.add_to_bias if self._bias else self._rows.add_to_weight
         add(total, factors.cpu())
+
+    def of_one_layer(self, blocks: Sequence[Any]) -> bool:
+        """Whether these blocks, of all parameters, are a weight and perhaps its bias, with this one first."""
+        one = all(isinstance(block, RowProducts) and block._rows is self._rows for block in blocks)
+        return one and not self._bias and len(blocks) <= 2
+
+    def add_all_clipped(self, total: Tensor, inner: float, *, bias: bool) -> bool:
+        """Add the gradients of the weight, and of its bias behind them, clipped, in one pass over the rows.
+
+        Args:
+            total: float64, flat, of both, on the processor.
+            inner: the length to which units are clipped.
+            bias: whether the bias is trained.
+
+        Returns:
+            Whether they were added: not if one is not finite.
+        """
+        return self._rows.add_clipped(total, inner, bias=bias)
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""

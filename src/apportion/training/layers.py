@@ -22,6 +22,7 @@ from apportion.training.blocks import Lookup, Product, Stored, rounding_of, size
 from apportion.training.by_row import ByRow, cheaper_by_row
 from apportion.training.fused import LayerRows, RowProducts, by_rows
 from apportion.training.groups import Groups
+from apportion.training.in_a_row import layers_in_a_row
 
 LayerBlock = Stored | Product | Lookup | ByRow | RowProducts
 
@@ -65,15 +66,10 @@ class LayerFactors:
         """Return one block for each trained parameter, in the order of the module's parameters."""
         layers = self._layers
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
-        hooks = [layer.register_forward_hook(_keeper(seen)) for layer in layers]
-        try:
-            with torch.enable_grad():
-                losses = self._loss(self._module(inputs), targets)
-                used = [layer for layer in layers if layer in seen]
-                result = torch.autograd.grad(losses, [seen[layer][1] for layer in used], torch.ones_like(losses))
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with torch.enable_grad():
+            losses = self._loss(self._seen(inputs, seen), targets)
+            used = [layer for layer in layers if layer in seen]
+            result = torch.autograd.grad(losses, [seen[layer][1] for layer in used], torch.ones_like(losses))
         made: dict[int, LayerBlock] = {}
         groups = self._groups = self._groups if self._groups.offsets is offsets else Groups(offsets)
         for layer, gradient in zip(used, result, strict=True):
@@ -84,6 +80,23 @@ class LayerFactors:
             for p in layer._parameters.values()
             if p is not None and p.requires_grad
         ]
+
+    def _seen(self, inputs: Tensor, seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Any:
+        """Return the module's outputs, and keep what goes in and out of each trained layer."""
+        keep, one_by_one = _keeper(seen), layers_in_a_row(self._module)
+        if one_by_one is not None:
+            values = inputs
+            for layer in one_by_one:
+                given, values = values, layer.forward(values)  # what a call does where there are no hooks
+                if layer in self._layers:
+                    keep(layer, (given,), values)
+            return values
+        hooks = [layer.register_forward_hook(keep) for layer in self._layers]
+        try:
+            return self._module(inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
 
 
 def _trained(layer: nn.Module) -> bool:

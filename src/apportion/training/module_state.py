@@ -7,8 +7,6 @@ out of reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,36 +16,64 @@ _HELD = ("_parameters", "_buffers")
 _OF_ANY = frozenset(vars(nn.Module()))  # attributes that every module has; none is a tensor
 
 
-@contextmanager
-def unchanged(module: nn.Module, *, trained: bool = False) -> Iterator[None]:
+class unchanged:  # noqa: N801 - used like a function
     """Restore all buffers, frozen parameters and attributes afterwards, whatever happens inside.
 
     Args:
         module: the module with all its parts.
         trained: whether to restore trained parameters too.
     """
-    parts = list(module.modules())
-    attributes = [vars(part).copy() for part in parts]
-    members = [[dict(values[name]) for name in _HELD] for values in attributes]
-    copies = [(t, t.detach().clone()) for t in _tensors(attributes, members) if trained or not t.requires_grad]
-    try:
-        yield
-    finally:
-        for part, values, held in zip(parts, attributes, members, strict=True):
+
+    def __init__(self, module: nn.Module, *, trained: bool = False) -> None:
+        self._module = module
+        self._trained = trained
+
+    def __enter__(self) -> None:
+        """Remember how everything is."""
+        self._before = [(part, vars(part).copy(), _members(part)) for part in self._module.modules()]
+        held = _tensors(self._before)
+        self._copies = [(t, t.detach().clone()) for t in held if self._trained or not t.requires_grad]
+
+    def __exit__(self, *problem: object) -> None:
+        """Put everything back."""
+        for part, values, held in self._before:
             _put_back(vars(part), values)
             for name, inside in zip(_HELD, held, strict=True):
                 _put_back(values[name], inside)
-        for tensor, copy in copies:
-            if not torch.equal(tensor, copy):
-                with torch.no_grad():
-                    tensor.copy_(copy)
+        for tensor, copy in _changed(self._copies):
+            with torch.no_grad():
+                tensor.copy_(copy)
 
 
-def _tensors(attributes: list[dict[str, Any]], members: list[list[dict[str, Any]]]) -> list[Tensor]:
+def _members(part: nn.Module) -> tuple[dict[str, Any], ...]:
+    """Return copies of the dictionaries of parameters and buffers."""
+    held = vars(part)
+    return tuple(held[name].copy() for name in _HELD)
+
+
+def _tensors(before: list[tuple[nn.Module, dict[str, Any], tuple[dict[str, Any], ...]]]) -> list[Tensor]:
     """Return every tensor that a part holds, each once."""
-    own = [value for values in attributes for name, value in values.items() if name not in _OF_ANY]
-    held = [value for both in members for inside in both for value in inside.values()]
-    return list({id(value): value for value in own + held if isinstance(value, Tensor)}.values())
+    found = {}
+    for _, values, held in before:
+        own = [value for name, value in values.items() if name not in _OF_ANY]
+        for value in (*own, *(each for inside in held for each in inside.values())):
+            if isinstance(value, Tensor):
+                found[id(value)] = value
+    return list(found.values())
+
+
+def _changed(copies: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Return tensors that differ from their copies, with these. A GPU is asked once, and not for each tensor."""
+    there = [pair for pair in copies if pair[0].device.type == "cuda" and pair[0].shape == pair[1].shape]
+    asked = {id(tensor) for tensor, _ in there}
+    result = [pair for pair in copies if id(pair[0]) not in asked and not torch.equal(*pair)]
+    by_device: dict[torch.device, list[tuple[Tensor, Tensor]]] = {}
+    for pair in there:
+        by_device.setdefault(pair[0].device, []).append(pair)
+    for pairs in by_device.values():
+        differ = torch.stack([(tensor != copy).any() for tensor, copy in pairs]).tolist()
+        result += [pair for pair, moved in zip(pairs, differ, strict=True) if moved]
+    return result
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:

@@ -172,3 +172,11 @@ class _Scaled:
 
     def keeping(self, kept: Any) -> _Scaled:
         return _Scaled(self._block.keeping(kept), self._numbers)
+
+    @property
+    def few_rows(self) -> bool:
+        return bool(getattr(self._block, "few_rows", False))
+
+    def added_rows(self, factors: Any) -> Any:
+        added: Any = getattr(self._block, "added_rows")  # noqa: B009 - of tables alone
+        return added(factors * self._numbers.to(factors.device))

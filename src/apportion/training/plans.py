@@ -53,7 +53,8 @@ def epsilon_for(
 ) -> float:
     """Return the ε that was given, or that of all steps with a noise multiplier."""
     if (epsilon is None) == (noise_multiplier is None):
-        raise InputError("Expected epsilon or noise_multiplier, and not both.", argument="epsilon")
+        given = "neither" if epsilon is None else f"{epsilon} and {noise_multiplier}"
+        raise InputError(f"Expected epsilon or noise_multiplier, and not both, got {given}.", argument="epsilon")
     if epsilon is not None:
         return epsilon
     assert noise_multiplier is not None

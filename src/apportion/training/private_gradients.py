@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
-from apportion.training.known_noise import NO_NOISE, AddedNoise, KnownNoiseOptimizer
+from apportion.training.in_a_row import layers_in_a_row
+from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
@@ -138,6 +140,7 @@ class PrivateGradients:
         self._everybody: NDArray[np.int64] = np.flatnonzero(own)
         self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
         self._apart = 0
+        self._in_a_row = False  # known layers one behind another, which write nothing; looked at before every step
         self._way = self._checked_way()
         warn_if_row_by_row(self._way)
         first = self._processes.number == 0
@@ -148,6 +151,9 @@ class PrivateGradients:
         self.released_loss: float | None = None
         self._scaling = None if scaling is None else scaling.begin()
         self._mean_of_rows = mean_of_rows
+        narrow = all(p.dtype == torch.float32 for p in self._parameters)
+        alone = scaling is None and losses is None and not clip.counted  # what else is released stays in float64
+        self._dtype = np.dtype(np.float32) if narrow and alone else None
         self._sampling = sampling
         self._made = 0
         self._expected = math.nan
@@ -250,6 +256,7 @@ class PrivateGradients:
         if self._modes != modes(parts):
             self._way = self._checked_way()
             self._modes = modes(self._module.modules())
+        self._in_a_row = isinstance(self._way, LayerFactors) and layers_in_a_row(self._module) is not None
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""
@@ -311,7 +318,7 @@ class PrivateGradients:
         noise = noise_of(stddev, self._expected, self._parameters, scales)
         return noise if self._tables is None else self._tables.only_there(noise)
 
-    def _released(self, form: Form, share: StepShare) -> NDArray[np.float64]:
+    def _released(self, form: Form, share: StepShare) -> NDArray[Any]:
         """Release the sum of a step; with counts of table rows before it, if rows are chosen at every step."""
         releases, tables = StepReleases(self._session, self._processes), self._tables
         if share.rows is None:
@@ -336,7 +343,7 @@ class PrivateGradients:
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
         total = GradientTotal(
             self.clip_norm, self._shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
-            losses=None if self._losses is None else (self._losses.largest, self._losses.share),
+            losses=None if self._losses is None else (self._losses.largest, self._losses.share), dtype=self._dtype,
         )  # fmt: skip
         together(self._processes, lambda: self._add(total, units))
         if self._processes.size > 1:
@@ -346,7 +353,7 @@ class PrivateGradients:
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
         """Add the clipped gradients of these units."""
         for inputs, targets, bounds, real in self._passes(units):
-            with unchanged(self._module):
+            with nullcontext() if self._in_a_row else unchanged(self._module):
                 blocks = self._way.blocks(inputs, targets, bounds)
             if self._tables is not None:
                 blocks = self._tables.without_others(blocks)
@@ -358,7 +365,7 @@ class PrivateGradients:
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
         for rows, filled in self._pieces(units):
-            inputs, targets = self._units.taken(rows)
+            inputs, targets = self._units.taken(rows, copied=not self._in_a_row)
             if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real
@@ -374,9 +381,9 @@ class PrivateGradients:
             self._held = units, self._apart, pieces
         return pieces
 
-    def _place(self, released: NDArray[np.float64], noise: AddedNoise) -> None:
+    def _place(self, released: NDArray[Any], noise: AddedNoise) -> None:
         """Put the mean gradient into `grad`, its square into the scaling, and the count into the clip rule."""
-        for parameter, gradient in zip(self._parameters, self._means(torch.from_numpy(released)), strict=True):
+        for parameter, gradient in zip(self._parameters, self._means(released), strict=True):
             parameter.grad = gradient
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
@@ -388,12 +395,16 @@ class PrivateGradients:
         if self._losses is not None:
             self.released_loss = float(released[-1]) / self._expected + self._losses.largest / 2
 
-    def _means(self, released: Tensor) -> list[Tensor]:
+    def _means(self, released: NDArray[Any]) -> list[Tensor]:
         """Return the gradient of each parameter; as views of one tensor where all parameters are alike."""
         if self._tables is None and self._alike:
             like = self._parameters[0]
-            return self._parts(released.to(like.device, like.dtype, copy=True).div_(self._expected))
-        parts = self._parts(released)
+            if self._dtype is not None and self._processes.size == 1 and like.device.type == "cpu":
+                released /= released.dtype.type(self._expected)  # nobody else needs what is changed here
+                return self._parts(torch.from_numpy(released))
+            held = torch.from_numpy(released).to(like.device, like.dtype, copy=True)
+            return self._parts(held.div_(self._expected))
+        parts = self._parts(torch.from_numpy(released))
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         return [
             part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
@@ -403,7 +414,7 @@ class PrivateGradients:
     def _parts(self, released: Tensor) -> list[Tensor]:
         """Return what was released of each parameter."""
         shapes = self._shapes
-        sizes = [math.prod(shape) for shape in shapes]
+        sizes = list(map(math.prod, shapes))
         rest = len(released) - sum(sizes)
         parts = released.split_with_sizes([*sizes, rest] if rest else sizes)
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
@@ -412,34 +423,3 @@ class PrivateGradients:
     def _shapes(self) -> list[tuple[int, ...]]:
         """Of what is released of each parameter."""
         return self._whole if self._tables is None else self._tables.shapes
-
-
-class PlainGradients:
-    """Gradients of full batches without clipping or noise, to compare private runs with. Not private.
-
-    Args:
-        module: what is trained.
-        loss: as for `PrivateGradients`.
-        units: the training rows.
-        rows_at_once: how many rows go through the module at a time.
-    """
-
-    def __init__(self, module: nn.Module, loss: Loss, units: Units, rows_at_once: int = 256) -> None:
-        self._module = module
-        self._loss = loss
-        self._units = units
-        self._rows_at_once = rows_at_once
-
-    def fill(self, optimizer: torch.optim.Optimizer | None = None) -> AddedNoise:
-        """Put the mean gradient into `grad`."""
-        parameters = list(trainable(self._module).values())
-        totals = [torch.zeros_like(p) for p in parameters]
-        for inputs, targets, _ in self._units.batches(np.arange(len(self._units)), self._rows_at_once):
-            losses = self._loss(self._module(inputs), targets).sum()
-            for total, gradient in zip(totals, torch.autograd.grad(losses, parameters), strict=True):
-                total += gradient
-        for parameter, total in zip(parameters, totals, strict=True):
-            parameter.grad = total / max(1, len(self._units))
-        if isinstance(optimizer, KnownNoiseOptimizer):
-            optimizer.gradients_carry(NO_NOISE)
-        return NO_NOISE

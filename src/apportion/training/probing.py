@@ -141,7 +141,12 @@ def _generators(devices: list[int]) -> list[Tensor]:
 def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -> _Rows:
     """Return four rows of numbers that the module and the loss accept."""
     problem = "losses that are not finite"
-    for of_inputs, of_targets in ((_normal, _positive), (_positive, _positive), (_zeros, _zeros)):
+    for of_inputs, of_targets in (
+        (_normal, _positive),
+        (_positive, _positive),
+        (_near_one, _near_one),
+        (_zeros, _zeros),
+    ):
         generator = torch.Generator().manual_seed(1)
         x, t = of_inputs(inputs, generator), of_targets(targets, generator)
         try:
@@ -154,8 +159,20 @@ def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) ->
         if bool(rows.losses.isfinite().all()):
             return rows
     raise InputError(
-        f"Expected a module and a loss that accept made-up rows of the data's shape, got {problem}.", argument=None
+        f"Expected a module and a loss that accept made-up rows of the data's shape (inputs of {inputs.dtype} and "
+        f"{tuple(inputs.shape[1:])}, targets of {targets.dtype} and {tuple(targets.shape[1:])}), got {problem}.",
+        argument="targets" if _accepts(module, inputs) else "inputs",
     )
+
+
+def _accepts(module: nn.Module, inputs: Tensor) -> bool:
+    """Whether the module takes made-up rows, so that the loss or the targets are the problem."""
+    try:
+        with torch.no_grad(), unchanged(module):
+            module(_near_one(inputs, torch.Generator().manual_seed(1)))
+    except Exception:  # whatever a module raises for numbers that it does not accept
+        return False
+    return True
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -168,6 +185,13 @@ def _positive(like: Tensor, generator: torch.Generator) -> Tensor:
     """Return numbers between 0 and 1; ids 0 and 1."""
     result = torch.rand((4, *like.shape[1:]), generator=generator, dtype=torch.float64)
     return (result if like.is_floating_point() else result.round()).to(like.device, like.dtype)
+
+
+def _near_one(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Return numbers between 1/2 and 1; ids of which nearly all are 1, so that no mask leaves nothing over."""
+    result = torch.rand((4, *like.shape[1:]), generator=generator, dtype=torch.float64)
+    held = 0.5 + result / 2 if like.is_floating_point() else (result < 0.9).double()
+    return held.to(like.device, like.dtype)
 
 
 def _zeros(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -239,7 +263,7 @@ def _refuse_mixing(passes: list[_Rows]) -> bool:
             raise InputError(
                 "Expected a module and a loss that treat each row by itself, but the loss of a made-up "
                 "row depends on others; each unit must be clipped by itself.",
-                argument=None,
+                argument="module",
             )
     return same_parts and all(by_row)
 
@@ -257,7 +281,12 @@ def _slopes(loss: Tensor, values: list[Tensor]) -> list[Tensor]:
     """Return derivatives of a row's loss; zeros for what it does not depend on."""
     if not values or not loss.requires_grad:
         return [torch.zeros_like(value) for value in values]
-    result = torch.autograd.grad(loss.sum(), values, allow_unused=True, retain_graph=True)
+    try:
+        result = torch.autograd.grad(loss.sum(), values, allow_unused=True, retain_graph=True)
+    except RuntimeError as error:  # such as activation checkpoints of the old kind
+        raise InputError(
+            f"Expected a module with gradients that torch.autograd.grad can take, got {error}", argument="module"
+        ) from error
     return [torch.zeros_like(v) if slope is None else slope for v, slope in zip(values, result, strict=True)]
 
 

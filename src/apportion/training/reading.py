@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
 from apportion.errors import InputError
 
@@ -50,19 +57,58 @@ def _batches(source: Any, collate: Callable[[list[Any]], Any] | None) -> Iterato
     if isinstance(source, DataLoader):
         if collate is not None:
             raise InputError("Expected collate only for a Dataset; a DataLoader has its own.", argument="collate")
+        _require_every_row(source)
         yield from source
         return
-    if not isinstance(source, Dataset):
-        raise InputError(f"Expected a Dataset or a DataLoader, got {type(source).__name__}.", argument="source")
-    items: Any = source if not hasattr(source, "__len__") else (source[k] for k in range(len(source)))
     held: list[Any] = []
-    for item in items:
+    for item in _items(source):
         held.append(item)
         if len(held) == _AT_A_TIME:
-            yield (collate or default_collate)(held)
+            yield _collated(held, collate)
             held = []
     if held:
-        yield (collate or default_collate)(held)
+        yield _collated(held, collate)
+
+
+def _items(source: Any) -> Iterator[Any]:
+    """Return the rows of a dataset: of PyTorch, or anything that has a length and rows by number."""
+    if isinstance(source, IterableDataset):
+        return iter(source)
+    by_number = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+    if not by_number or isinstance(source, str | bytes | Mapping | Tensor | np.ndarray):
+        raise InputError(f"Expected a Dataset or a DataLoader, got {type(source).__name__}.", argument="source")
+    return (source[k] for k in range(len(source)))
+
+
+def _collated(rows: list[Any], collate: Callable[[list[Any]], Any] | None) -> Any:
+    if collate is not None:
+        return collate(rows)
+    try:
+        return default_collate(rows)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"Expected rows that PyTorch puts together, got {error}; pad or leave out columns in a collate function.",
+            argument="collate",
+        ) from error
+
+
+def _require_every_row(loader: DataLoader[Any]) -> None:
+    """Refuse a loader that may leave rows out or repeat them: which ones would depend on how many others there are."""
+    batches, sampler = loader.batch_sampler, loader.sampler
+    whole = batches is None or (type(batches) is BatchSampler and not batches.drop_last)
+    if isinstance(loader.dataset, IterableDataset):
+        plain = not getattr(loader, "drop_last", False)
+    else:
+        once = (
+            type(sampler) is RandomSampler and not sampler.replacement and getattr(sampler, "_num_samples", 0) is None
+        )
+        plain = whole and (type(sampler) is SequentialSampler or once)
+    if not plain:
+        raise InputError(
+            "Expected a DataLoader that gives every row once, got one with drop_last or a sampler of its own: a user "
+            "more would change which rows of others are left out. Pass its dataset, or leave these out.",
+            argument="source",
+        )
 
 
 def _taken(batch: Any, rest: dict[Any, Any], column: Column, argument: str) -> Any:
@@ -79,7 +125,10 @@ def _taken(batch: Any, rest: dict[Any, Any], column: Column, argument: str) -> A
 
 
 def _ids(values: Any) -> Any:
-    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    held = values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if held.ndim == 0:
+        raise InputError("Expected batches of rows, got single rows; give the loader a batch_size.", argument="source")
+    return held
 
 
 def _joined(parts: list[Any], name: Any) -> Tensor:

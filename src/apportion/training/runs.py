@@ -47,6 +47,7 @@ class Run:
         checkpoint: where to write, if anywhere.
         identity: what a checkpoint is bound to.
         processes: that train together; the first writes the checkpoint.
+        resumed: what the checkpoint held before; None for a new training.
     """
 
     session: Session
@@ -54,6 +55,7 @@ class Run:
     checkpoint: TrainingCheckpoint | None
     identity: str
     processes: Processes
+    resumed: Stored | None = None
 
     def keep(self, training: dict[str, Any], made: int, steps: int) -> None:
         """Write the checkpoint, if it is time."""

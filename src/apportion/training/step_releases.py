@@ -79,7 +79,7 @@ class StepReleases:
     session: Session
     processes: Processes
 
-    def gradient(self, step: int, form: Form, share: StepShare) -> NDArray[np.float64]:
+    def gradient(self, step: int, form: Form, share: StepShare) -> NDArray[Any]:
         """Form the sum in every process; charge and draw in the first, which tells the others."""
         tell, paid, name = self.processes.tell, share.gradient, Purpose.GRADIENT.at(step=step)
 
@@ -90,11 +90,11 @@ class StepReleases:
                 return self.session.release_sampled(name, lambda sample: form(tell(sample)), paid)
             return self.session.release(name, form(None), paid)
 
-        return np.asarray(tell(together(self.processes, release)), np.float64)
+        return np.asarray(tell(together(self.processes, release)))
 
     def gradient_at_rows(
         self, step: int, count: Form, choose: Callable[[Any], Any], form: Form, share: StepShare
-    ) -> NDArray[np.float64]:
+    ) -> NDArray[Any]:
         """Release counts of rows, choose rows by them, and release the sum of the gradients there.
 
         Args:
@@ -125,4 +125,4 @@ class StepReleases:
             assert isinstance(rows, Share)
             return self.session.release(names[1], second(None, self.session.release(names[0], count(None), rows)), paid)
 
-        return np.asarray(tell(together(self.processes, release)), np.float64)
+        return np.asarray(tell(together(self.processes, release)))

@@ -162,8 +162,8 @@ class TableRows:
         """Return the gradients of all parameters, with those of trained rows at their places; all others are 0."""
         result = list(parts)
         for k, places in self._places.items():
-            result[k] = torch.zeros(self._parameters[k].shape, dtype=torch.float64)
-            result[k][places.cpu()] = parts[k]
+            result[k] = torch.zeros(self._parameters[k].shape, dtype=parts[k].dtype, device=places.device)
+            result[k][places] = parts[k].to(places.device)
         return result
 
     def only_there(self, noise: AddedNoise) -> AddedNoise:

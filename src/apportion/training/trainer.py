@@ -20,12 +20,14 @@ from apportion.training.arguments import (
     require_all_updated,
     require_calls,
     require_length,
+    require_long_enough,
     require_optimizer,
     require_rules,
 )
 from apportion.training.checkpoints import RatchetNoise, Stored, TrainingCheckpoint, read
 from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMomentScales
 from apportion.training.comparable import comparable, comparable_module
+from apportion.training.earlier import Earlier, caution, hashes_of, remember, say, trained_before
 from apportion.training.known_noise import AddedNoise
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
@@ -146,6 +148,7 @@ class PrivateTrainer:
         require_optimizer(optimizer, self.module, scheduler)
         length = length_of(steps, sampling, epochs, batch_size, n_units)
         require_length(length.steps, length.sampling, rows_at_once)
+        require_long_enough(scheduler, length.steps)
         self.epsilon = epsilon_for(epsilon, noise_multiplier, delta, length, n_units)
         self.delta = delta
         self.steps = length.steps
@@ -191,16 +194,49 @@ class PrivateTrainer:
             callbacks: called after every step. They see what is released, and must not look at rows.
 
         A second fit is refused: it would start from what the first learned, and its statement would claim too little.
+        A new trainer that starts from what another one learned in this process warns, and its statement says what it
+        does not count.
         """
         require_calls(progress, callbacks, checkpoint)
         require_all_updated(self.optimizer, self.module)
         self._refuse(units, session, ledger, checkpoint, watch)
+        refuse_surroundings(self.module, units)
+        start = hashes_of(self.module)
         run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
+        before = self._cautioned(run, start)
         for sentence in (self.tuning or BY_HAND, *([] if watch is None else [WATCHED])):
             run.session.declare_tuning(sentence)
         self.noise_multiplier_ = run.gradients.noise_multiplier
         self.history_ = []
         self._trained = True
+        try:
+            self._train(run, watch, progress, callbacks)
+        finally:
+            remember(run.session.budget, self.module, start, before)
+        self.statement_ = run.processes.tell(run.session.statement())
+        return self
+
+    def _cautioned(self, run: Run, start: dict[str, str]) -> Earlier | None:
+        """Return a training that released parameters of this one's start; the statement says that it is not counted."""
+        if run.resumed is not None:  # the module's own start is in the checkpoint
+            for sentence in run.resumed.statement.unprotected:
+                run.session.declare_unprotected(sentence)
+            return None
+        before = trained_before(start)
+        if before is not None:
+            sentence = caution(before, run.session.budget)
+            run.session.declare_unprotected(sentence)
+            say(sentence)
+        return before
+
+    def _train(
+        self,
+        run: Run,
+        watch: Watch | None,
+        progress: Callable[[int, int], None] | None,
+        callbacks: Sequence[Callable[[StepDone], None]],
+    ) -> None:
+        """Take all steps that are left."""
         while run.gradients.steps_left:
             step = self.steps - run.gradients.steps_left
             if watch is not None and step % watch.every == 0:
@@ -209,11 +245,9 @@ class PrivateTrainer:
             run.keep(self._states(), step + 1, self.steps)
             if progress is not None:
                 progress(step + 1, self.steps)
-            self._tell(callbacks, StepDone(step + 1, self.steps, self.module, self.optimizer, noise), checkpoint)
+            self._tell(callbacks, StepDone(step + 1, self.steps, self.module, self.optimizer, noise), run.checkpoint)
         if watch is not None:
             self._look(watch, self.steps, run)
-        self.statement_ = run.processes.tell(run.session.statement())
-        return self
 
     def _tell(
         self, callbacks: Sequence[Callable[[StepDone], None]], done: StepDone, checkpoint: TrainingCheckpoint | None
@@ -279,7 +313,6 @@ class PrivateTrainer:
         processes: Processes,
     ) -> Run:
         """Open or restore the session and the private gradients."""
-        refuse_surroundings(self.module, units)
         identity = "" if checkpoint is None else self._identity(units, ledger, processes)
         stored = None if checkpoint is None else self._stored(checkpoint, identity, processes)
         noise: NoiseSource = noise_source(self.noise)
@@ -302,7 +335,7 @@ class PrivateTrainer:
         if stored is not None:
             opened.readmit(stored.statement.releases, stored.receipts)
             self._restore(stored.training)
-        return Run(opened, gradients, checkpoint, identity, processes)
+        return Run(opened, gradients, checkpoint, identity, processes, stored)
 
     def _identity(self, units: Units, ledger: LedgerAccount | None, processes: Processes) -> str:
         account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))

@@ -100,10 +100,10 @@ class Units:
             offsets = np.concatenate([[0], np.cumsum(counts)])
             yield self._rows_of(chosen, counts, offsets), torch.as_tensor(offsets)
 
-    def taken(self, rows: Any) -> tuple[Tensor, Tensor]:
-        """Return copies of the inputs of some rows, because modules may write into them, and their targets."""
+    def taken(self, rows: Any, *, copied: bool = True) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of some rows. The inputs are copies, unless the module writes nothing into them."""
         held = self._inputs[rows]
-        inputs = self._with_numbers(held.clone() if isinstance(rows, slice) else held, rows)
+        inputs = self._with_numbers(held.clone() if copied and isinstance(rows, slice) else held, rows)
         there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
         return inputs, self._targets[there]
 
@@ -132,7 +132,7 @@ class UserRows(Units):
 
     def __init__(self, inputs: Any, targets: Any, users: ArrayLike) -> None:
         layout, inputs, targets = _matching(inputs, targets)
-        grouping = group_rows(users, len(inputs), single_user=True)
+        grouping = _grouped(users, len(inputs))
         if grouping.order is not None:
             places = torch.as_tensor(grouping.order)
             inputs, targets = inputs[places.to(inputs.device)], targets[places.to(targets.device)]
@@ -200,11 +200,27 @@ def session_for(units: Units) -> type[Session]:
     return ExampleSession if isinstance(units, ExampleRows) else Session
 
 
+def _grouped(users: ArrayLike, n_rows: int) -> Any:
+    try:
+        return group_rows(users, n_rows, single_user=True)
+    except InputError as error:
+        raise error if error.argument else InputError(error.problem, argument="users") from error
+
+
 def _matching(inputs: Any, targets: Any) -> tuple[Layout | None, Tensor, Tensor]:
     layout = None
     if isinstance(inputs, Mapping) or (isinstance(inputs, tuple) and any(isinstance(x, Tensor) for x in inputs)):
         layout, inputs = Layout.of(inputs)
+    if isinstance(inputs, list) and any(isinstance(each, Tensor) and each.dim() for each in inputs):
+        raise InputError(
+            "Expected inputs as a tensor, or as a dictionary or tuple of tensors, got a list of tensors; pass "
+            "tuple(inputs) if they are columns, torch.stack(inputs) if they are rows.",
+            argument="inputs",
+        )
     inputs = torch.as_tensor(inputs)
+    if inputs.dim() == 0 or inputs.layout != torch.strided:
+        got = "a single number" if inputs.dim() == 0 else f"{inputs.layout}; call .to_dense()"
+        raise InputError(f"Expected inputs with rows along the first axis, dense, got {got}.", argument="inputs")
     targets = torch.zeros(len(inputs), device=inputs.device) if targets is None else torch.as_tensor(targets)
     if len(inputs) != len(targets):
         raise InputError(

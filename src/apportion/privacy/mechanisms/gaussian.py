@@ -68,15 +68,28 @@ class Gaussian(Mechanism[Share]):
 def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[Any]:
     """Return the sum with Gaussian noise, in exact arithmetic if the value counts steps of a lattice."""
     if opened.step is None:
-        return add_gaussian(opened.value, stddev, opened.scales, noise)
+        return add_gaussian(opened.value, stddev, opened.scales, noise, opened.dtype)
     return add_exact_gaussian(opened.value, opened.step, stddev, opened.scales, noise)
 
 
-def add_gaussian(value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource) -> NDArray[Any]:
-    """Return value + N(0, (stddev · scales)²), in the precision of value."""
+def add_gaussian(
+    value: NDArray[Any] | linalg.MostlyZero,
+    stddev: float,
+    scales: FloatArray | None,
+    noise: NoiseSource,
+    dtype: np.dtype[Any] | None = None,
+) -> NDArray[Any]:
+    """Return value + N(0, (stddev · scales)²), in the precision of value; rounded to `dtype` at the end, if given."""
     step, inverts = grid_of(stddev)
     if scales is None and inverts and value.dtype == np.float64 and isinstance(noise, KeyedNoise) and noise.plain:
-        return noise.added_to(value, stddev, step)  # the same numbers in one pass
+        return noise.added_to(value, stddev, step, dtype or np.float64)  # the same numbers in one pass
+    drawn = _in_several_passes(np.asarray(value), stddev, scales, noise)
+    return drawn if dtype is None else drawn.astype(dtype, copy=False)
+
+
+def _in_several_passes(
+    value: NDArray[Any], stddev: float, scales: FloatArray | None, noise: NoiseSource
+) -> NDArray[Any]:
     out = noise.normal(value.shape, value.dtype)
     if scales is not None:
         out *= (stddev * scales).astype(value.dtype)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import numpy as np
+
 from apportion.errors import BudgetError
 from apportion.privacy.accounting import Part
 from apportion.privacy.bounded_sum import BoundedSum
@@ -44,12 +46,14 @@ class Opened:
         step: for an exact draw, the step of the lattice that `value` counts in whole numbers; otherwise None.
         drawn: if clients draw the noise, the function that forms the sum with noise of a given scale; there is no value
             then.
+        dtype: what the numbers with their noise may be rounded to at the end; None to leave them as they are.
     """
 
     value: Any
     scales: FloatArray | None = None
     step: float | None = None
     drawn: Callable[[float], Any] | None = None
+    dtype: np.dtype[Any] | None = None
 
 
 ShareType = TypeVar("ShareType", bound="Share | PlannedShare[Any]")
