@@ -196,7 +196,7 @@ def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return cells as text. A number reads the same in a column of integers and of floats: 12345678901, not 1.2e+10.
+    """Return cells as text. A number reads the same in a column of any type: 12345678901, not 1.2e+10; 5, not 5.00.
 
     Integers as floats that may have been rounded are refused, so another row's fraction cannot change a text.
     """
@@ -205,6 +205,8 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
 
     if is_text(cells.type):
         return cells
+    if pa.types.is_decimal(cells.type):
+        return _decimals_as_texts(cells)
     if not pa.types.is_floating(cells.type):
         return cells.cast(pa.string())
     numbers = cells.to_numpy(zero_copy_only=False)
@@ -217,6 +219,15 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
         np.where(whole, numbers, 0).astype(np.int64), mask=cells.is_null().to_numpy(zero_copy_only=False)
     )
     return pc.if_else(pa.array(whole), integers.cast(pa.string()), cells.cast(pa.string()))
+
+
+def _decimals_as_texts(cells: pa.Array) -> pa.Array:
+    """Return decimals without zeros at the end: how many there are depends on the longest number of the column."""
+    import pyarrow as pa
+
+    coded = cells.dictionary_encode()
+    shortest = [format(each.normalize() + 0, "f") for each in coded.dictionary.to_pylist()]
+    return pa.array(shortest, pa.string()).take(coded.indices)
 
 
 def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
@@ -300,7 +311,7 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
     if is_text(cells.type):
         cells = _floats_of_texts(cells, column, first_row)
     if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
+        cells = cells.cast(pa.string()).cast(pa.float64())  # as written: a direct cast rounds by the column's digits
     elif pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):

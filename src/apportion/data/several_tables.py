@@ -54,6 +54,7 @@ class _SeveralTables:
         first = parts[0]
         self.names = (*first.table.names, *first.folders)
         self.untyped = first.table.untyped
+        self.schema_from_rows = any(getattr(part.table, "schema_from_rows", False) for part in parts)
         for part in parts[1:]:
             self._check(part, first)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
-from apportion.data.text_files import open_bytes
+from apportion.data.text_streams import open_bytes
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class _OpenJson:
 
         wanted = pa.schema([(name, self._type(name, kind)) for name, kind in kinds.items()])
         with self._opened(wanted) as reader:
-            times = [name for name, kind in kinds.items() if kind == "time"]
-            return gather((_unrounded(batch.select(list(kinds)), times) for batch in reader), 0)
+            return gather((batch.select(list(kinds)) for batch in reader), 0)
 
     def read_all(self, id_column: str) -> pa.Table:
         with self._opened(self._schema) as reader:
@@ -90,23 +89,6 @@ def _without_guesses(schema: pa.Schema) -> pa.Schema:
         return pa.string() if pa.types.is_temporal(held) else held
 
     return pa.schema([(field.name, written(field.type)) for field in schema])
-
-
-def _unrounded(batch: pa.RecordBatch, times: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch. Refuse times that are floats because another row has a fraction, and may have been rounded."""
-    import numpy as np
-    import pyarrow as pa
-
-    from apportion.data.encoding import refuse_where
-    from apportion.data.vocabulary import largest_exact
-
-    for name in times:
-        cells = batch.column(name)
-        if pa.types.is_floating(cells.type):
-            numbers = cells.to_numpy(zero_copy_only=False)
-            beyond = np.abs(numbers) >= largest_exact(64)
-            refuse_where(beyond, numbers, name, first_row=1, expected="a time below 2**53 beside times with fractions")
-    return batch
 
 
 def _from_one(message: str) -> str:
