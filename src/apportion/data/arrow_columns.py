@@ -130,13 +130,16 @@ class TimeColumn:
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
+        import pyarrow as pa
+
         cells = _decoded(cells)
         if not self._loose or not cells.null_count:
             seconds, rest = self._parts(refuse_nulls(cells, self.column, first_row, "a time"), first_row)
         else:
             held = ~cells.is_null().to_numpy(zero_copy_only=False)
             seconds, rest = np.full(len(held), UNREADABLE, np.int64), np.zeros(len(held), np.int32)
-            seconds[held], left = self._parts(cells.drop_null(), first_row)
+            filled = (cells.cast(pa.large_string()) if is_text(cells.type) else cells).drop_null()
+            seconds[held], left = self._parts(filled, first_row)
             rest[held] = 0 if left is None else left
         self._chunks.append(seconds)
         self._rests.append(rest if rest is not None and rest.any() else None)

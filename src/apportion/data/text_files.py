@@ -189,12 +189,21 @@ class TextColumns:
             self.in_threads, self._malformed = False, None
             return types
         self._name_malformed_row()
-        row, name, cell = self._first_mismatch(types)
+        row, name, cell = self._first_mismatch_or_none(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "number" and (has_decimal_comma(cell or "") or is_truth(cell or "")):
             return {**types, name: pa.string()}  # read such numbers from text
         raise bad_cell(name, cell, row, "a number")
+
+    def _first_mismatch_or_none(self, types: Mapping[str, Any]) -> tuple[int, str | None, str | None]:
+        """Return the same as `_first_mismatch`, and nothing if the rows cannot be told apart."""
+        import pyarrow as pa
+
+        try:
+            return self._first_mismatch(types)
+        except pa.ArrowInvalid:
+            return 0, None, None
 
     def _first_mismatch(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Return row, column and cell of the first cell that is not of its column's type."""

@@ -74,16 +74,17 @@ class _Quoted(io.RawIOBase):
         self._beside = np.zeros(256, bool)
         self._beside[[_QUOTE, *_LINE_ENDS, *separator]] = True
         self._before = b""  # the last bytes so far, for messages; nothing at the beginning
-        self._inside = False
+        self._inside, self._opened = False, b""
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes; empty only at the end."""
-        fresh: bytes = self._stream.read(size if size >= 0 else None)
+        """Return about `size` bytes, the first time at least three; empty only at the end."""
+        least = 0 if self._before else len(_MARK)
+        fresh: bytes = self._stream.read(max(size, least) if size >= 0 else None)
         if not fresh and self._inside:
-            raise _refused("is not closed", self._before, b"")
+            raise _refused("is not closed", b"", self._opened)
         if fresh:
             self._check(fresh if self._before else fresh.removeprefix(_MARK))
             self._before = (self._before + fresh)[-_SHOWN:]
@@ -103,16 +104,17 @@ class _Quoted(io.RawIOBase):
         known = (neighbour >= 0) & (neighbour < len(held))
         fits = self._beside[held[np.clip(neighbour, 0, len(held) - 1)]] | ~known
         if opens[0] and marks[0] == 0:
-            fits[0] = not self._before or bool(self._beside[self._before[-1]])
+            fits[0] = self._before in (b"", _MARK) or bool(self._beside[self._before[-1]])
         if not fits.all():
             place = int(marks[np.argmin(fits)])
             raise _refused("is within a cell", (self._before + fresh[:place])[-_SHOWN:], fresh[place:])
         self._inside ^= len(marks) % 2 == 1
+        self._opened = fresh[marks[-1] :][:_SHOWN]
 
 
 def _refused(what: str, before: bytes, after: bytes) -> InputError:
     """Return the error about a quotation mark between some bytes."""
-    near = shortened((before[-_SHOWN:] + after[:_SHOWN]).decode("utf-8", errors="replace"))
+    near = shortened((before + after[:_SHOWN]).decode("utf-8", errors="replace"))
     problem = (
         f"A quotation mark {what}, near {near}; rows after it may belong to it. Expected marks around a whole "
         "cell, and doubled inside; write the file in this way, or as Parquet."

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
+from apportion.data.sources import Candidates, CellKind, HeldKind, Opening, held_kind, rows_of
 from apportion.data.text_streams import open_bytes
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART_BYTES: Final = 8 << 20
 _ENDINGS: Final = (".jsonl", ".ndjson")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst")
 
@@ -53,6 +54,21 @@ class _OpenJson:
         with self._opened(wanted) as reader:
             return gather((batch.select(list(kinds)) for batch in reader), 0)
 
+    def refuse_uneven(self, roles: Mapping[str, Candidates]) -> None:
+        """Refuse a file in which some rows lack a column that a guess could take, or the first lines do.
+
+        A column of times may be empty in some rows, which then have no time, but there is one at most.
+        """
+        for found in _filled_columns(self._file):
+            for role, chosen in roles.items():
+                named = chosen(self.names)
+                others = [name for name in chosen(list(found)) if name not in named]
+                doubtful = others or (
+                    named[1:] if role == "timestamp" else [name for name in named if not found.get(name, False)]
+                )
+                if doubtful:
+                    raise _unclear(role, doubtful[0])
+
     def read_all(self, id_column: str) -> pa.Table:
         with self._opened(self._schema) as reader:
             return reader.read_all()
@@ -79,6 +95,38 @@ class _OpenJson:
             said = _from_one(str(error).splitlines()[0].removeprefix("JSON parse error: "))
             problem = f"The JSON lines cannot be read ({said}); expected one object per line, all with the same types."
             raise InputError(problem, argument=None) from None
+
+
+def _filled_columns(file: Path) -> Iterator[dict[str, bool]]:
+    """Return, for each part of the file, its columns, and whether each is filled in all of its rows."""
+    import pyarrow as pa
+    import pyarrow.json as json
+
+    for part in _whole_lines(file):
+        try:
+            table = json.read_json(pa.BufferReader(part))
+        except pa.ArrowInvalid as error:
+            said = str(error).splitlines()[0].removeprefix("JSON parse error: ")
+            problem = f"The columns of the JSON lines cannot be guessed ({said}); name them."
+            raise InputError(problem, argument=None) from None
+        yield {name: not table[name].null_count for name in table.column_names}
+
+
+def _whole_lines(file: Path) -> Iterator[bytes]:
+    """Return the file in parts of whole lines."""
+    held = b""
+    with open_bytes(file) as stream:
+        while fresh := stream.read(_PART_BYTES):
+            whole, end, held = (held + fresh).rpartition(b"\n")
+            if whole.strip():
+                yield whole + end
+    if held.strip():
+        yield held
+
+
+def _unclear(role: str, name: str) -> InputError:
+    problem = f"Column {name!r} is empty in some rows, and rows of JSON lines say which columns there are"
+    return InputError(problem, argument=role, remedy="name the column with")
 
 
 def _without_guesses(schema: pa.Schema) -> pa.Schema:
