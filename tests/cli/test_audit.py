@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
 import pytest
 
+from apportion.data.arrow_columns import ValueColumn
 from apportion.statistics import UserKeys
 
 QUICK = ("--users", "1", "--canaries", "200")
@@ -35,14 +40,41 @@ dimension = 2
 def test_a_saved_model_passes(run, fitted, folder, kind):
     found = run("audit", fitted / kind, "--data", fitted / "ratings.csv", *QUICK, "--json").json
     assert found["violated"] is False
-    assert [audit["claimed"] for audit in found["audits"]] == [8.0, 8.0]
+    assert [audit["claimed"] for audit in found["audits"]] == [8.0, 8.0, 8.0]
+    of_the_file = found["audits"][2]
+    assert of_the_file["name"] == "ratings.csv, read again without a user"
+    assert [check["passed"] for check in of_the_file["checks"]] == [True, True]
+    assert of_the_file["tried"] == [
+        "ratings.csv was written without 1 of 1 chosen users, one at a time, and read again"
+    ]
     assert 0 <= found["audits"][1]["lower_bound"] <= 8
     page = (folder / f"{kind}-audit.html").read_text(encoding="utf-8")
     assert "no violation" in page
     assert "INTERNAL" in page
     assert "canary users" in page
+    assert "all other users have the same rows, to the last bit" in page
     assert "the user with the most rows was left out" in page
     assert "made smaller, to 256" in page  # blocks of the code that 4,000 ratings would not cross
+
+
+def test_a_reader_that_one_user_leads_astray_ends_with_code_1(run, fitted, monkeypatch):
+    honest = ValueColumn.finish
+
+    def centred(self):  # values move with how many rows there are
+        values = honest(self)
+        return values - np.float32(100 / len(values))
+
+    monkeypatch.setattr(ValueColumn, "finish", centred)
+    found = run("audit", fitted / "ratings", "--data", fitted / "ratings.csv", *QUICK, "--json", code=1).json
+    assert [audit["violated"] for audit in found["audits"]] == [False, False, True]
+    assert "of others are read in another way" in found["audits"][2]["checks"][0]["words"]
+
+
+def test_a_format_whose_files_are_not_written_without_a_user_is_said(run, fitted, folder):
+    rows = pa.csv.read_csv(fitted / "ratings.csv")
+    pa.feather.write_feather(rows, folder / "ratings.arrow", compression="uncompressed")
+    said = run("audit", fitted / "ratings", "--data", "ratings.arrow", *QUICK).stdout
+    assert "ratings.arrow: Arrow files are not covered, so users were left out in memory" in said
 
 
 def test_without_data_the_statement_alone_is_checked(run, fitted):
@@ -99,7 +131,8 @@ def searches(run, write, folder):
 def test_a_list_of_keys_passes(run, searches, folder):
     found = run("audit", "keys.json", *searches, "--json").json
     assert found["violated"] is False
-    assert [audit["claimed"] for audit in found["audits"]] == [2.0, 2.0]
+    assert [audit["claimed"] for audit in found["audits"]] == [2.0, 2.0, 2.0]
+    assert [check["passed"] for check in found["audits"][2]["checks"]] == [True, True]
     checks = {check["name"]: check["words"] for check in found["audits"][1]["checks"]}
     assert checks["replay without a user"].startswith("no release moved by more than its sensitivity")
     assert checks["canary keys"] == "the keys of 0 of 1000 canary users, who have one each, are in the list"
