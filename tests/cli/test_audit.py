@@ -65,7 +65,8 @@ def test_a_reader_that_one_user_leads_astray_ends_with_code_1(run, fitted, monke
         return values - np.float32(100 / len(values))
 
     monkeypatch.setattr(ValueColumn, "finish", centred)
-    found = run("audit", fitted / "ratings", "--data", fitted / "ratings.csv", *QUICK, "--json", code=1).json
+    found = run("audit", fitted / "ratings", "--data", fitted / "ratings.csv", *QUICK, "--json", code=1)
+    found = json.loads(found.stdout)
     assert [audit["violated"] for audit in found["audits"]] == [False, False, True]
     assert "of others are read in another way" in found["audits"][2]["checks"][0]["words"]
 

@@ -158,8 +158,8 @@ def _left_out(sizes: Counter[str], users: int, seed: int) -> list[str]:
     by_size = sorted(sizes, key=lambda user: (-sizes[user], user))
     heavy, rest = by_size[: (users + 1) // 2], by_size[(users + 1) // 2 :]
     rng = np.random.default_rng(seed)
-    drawn = rng.choice(len(rest), size=min(users - len(heavy), len(rest)), replace=False) if rest else []
-    return heavy + [rest[int(place)] for place in drawn]
+    drawn = rng.permutation(len(rest))[: max(users - len(heavy), 0)]
+    return heavy + [rest[place] for place in drawn.tolist()]
 
 
 def _on_list(neighbour: Interactions, data: Interactions) -> Interactions:

@@ -118,10 +118,10 @@ def _audit_model(
     reporter.say(f"fitting the method of {folder.name} again: replay, then canaries")
     reports.append(audit_recommender("method and settings, fitted again", make, data, budget, **effort))
 
-    def load(path: Path) -> Interactions:
+    def read(path: Path) -> Interactions:
         return read_history(path, data_as, model, whole=bool(budget.keys_delta))[0]
 
-    in_files, said = _audit_in_files(data_file, data_as, load, fit_of(make), budget, effort, reporter)
+    in_files, said = _audit_in_files(data_file, data_as, read, fit_of(make), budget, effort, reporter)
     return [*reports, *in_files], [*remarks, *said]
 
 
@@ -149,10 +149,10 @@ def _audit_printed(
         seed=effort["seed"],
     )  # fmt: skip
 
-    def load(path: Path) -> Interactions:
+    def read(path: Path) -> Interactions:
         return read_rows(path, open_source(path, data_as), data_as, IGNORE, single_user=True).data
 
-    in_files, said = _audit_in_files(data_file, data_as, load, published_keys, budget, effort, reporter)
+    in_files, said = _audit_in_files(data_file, data_as, read, published_keys, budget, effort, reporter)
     return [*reports, found, *in_files], [*rows.remarks, *said]
 
 

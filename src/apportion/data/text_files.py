@@ -196,7 +196,7 @@ class TextColumns:
             return {**types, name: pa.string()}  # read such numbers from text
         raise bad_cell(name, cell, row, "a number")
 
-    def _first_mismatch_or_none(self, types: Mapping[str, Any]) -> tuple[int, str | None, str | None]:
+    def _first_mismatch_or_none(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Return the same as `_first_mismatch`, and nothing if the rows cannot be told apart."""
         import pyarrow as pa
 
