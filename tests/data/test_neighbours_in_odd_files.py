@@ -17,7 +17,9 @@ from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
 from apportion.cli.shard import shard
 from apportion.data import Interactions
+from apportion.data.arrow_columns import _as_floats, texts_of
 from apportion.data.encoding import finite_float32
+from apportion.data.on_disk.queries import QueryTable
 from apportion.data.row_rules import RowRules
 from apportion.data.tables import read_table
 from apportion.data.text_streams import _Quoted
@@ -106,10 +108,29 @@ def test_digits_of_another_cell_do_not_round_a_decimal():
         for n, column in ((15, [*cells, Decimal(1)]), (16, [*cells, own, own, own]))
     ]
     assert kept[0] == kept[1] == [np.float32(3.009), np.float32(20.06)]
-    from apportion.data.arrow_columns import _as_floats
-
     wide = _as_floats(pa.array([*cells, own]), "x", 1)[:-1]
     np.testing.assert_array_equal(wide, [float(cell) for cell in cells])
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(("zone", "said"), [(None, ""), ("UTC", "Z"), ("Asia/Kolkata", "+0530")])
+def test_digits_of_another_time_do_not_change_a_time_as_text(unit, zone, said):
+    cells = (
+        pa.array(["2026-01-01 10:00:00", "2026-01-01 10:00:10"]).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
+    )
+    hour = "15:30" if zone == "Asia/Kolkata" else "10:00"
+    assert texts_of(cells, "x", 1).to_pylist() == [f"2026-01-01 {hour}:00{said}", f"2026-01-01 {hour}:10{said}"]
+    half = pa.array(["2026-01-01 10:00:00.500"]).cast(pa.timestamp("us"))
+    assert texts_of(half, "x", 1).to_pylist() == ["2026-01-01 10:00:00.5"]
+
+
+@pytest.mark.parametrize("own", [Decimal(1), Decimal("0.123456789012345678")])
+def test_digits_of_another_cell_do_not_change_which_rows_an_expression_keeps(own):
+    cells = [Decimal(f"{k}.{3 * k:03d}") for k in range(1, 30)]
+    frame = pa.table({"user": [*map(str, cells), "zz"], "item": ["i"] * 30, "rating": [*cells, own]})
+    for cell in cells:
+        read = Interactions.from_frame(frame, rules=RowRules(f"rating = {cell}"), single_user=True)
+        assert list(read.user_ids) == [str(cell)]
 
 
 def test_large_integers_become_the_same_values_beside_a_fraction():
@@ -219,6 +240,17 @@ def test_the_first_cell_does_not_decide_how_cells_of_others_are_stored(tmp_path,
 def test_text_without_numbers_is_kept_as_it_is(tmp_path):
     path = csv_of(tmp_path / "a.csv", ["zz,NA", *(f"u{user},g{user % 2}" for user in range(4))], "user,g")
     assert sharded(path, "g") == ["NA", "g0", "g0", "g1", "g1"]
+
+
+@pytest.mark.parametrize("own", [[], ["zz,i0,abc"]])
+@pytest.mark.parametrize("asked", ["'{}'", "read_csv('{}')", "read_csv('{}', types={{'user': 'VARCHAR'}})"])
+def test_a_query_does_not_guess_columns_from_rows(tmp_path, asked, own):
+    path = csv_of(tmp_path / "a.csv", [*OTHERS, *own], "user,item,g")
+    with pytest.raises(InputError, match="DuckDB guesses the columns"):
+        QueryTable(f"SELECT * FROM {asked.format(path)}", None)
+    named = "{'user': 'VARCHAR', 'item': 'VARCHAR', 'g': 'VARCHAR'}"
+    read = QueryTable(f"SELECT * FROM read_csv('{path}', header = true, columns = {named})", None).read_all("user")
+    assert read["g"].to_pylist()[: len(OTHERS)] == [line.split(",")[2] for line in OTHERS]
 
 
 # -- what is said --

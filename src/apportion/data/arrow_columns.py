@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # three digits after a comma may be thousands, so such numbers are refused
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
 _TRUTHS = ("true", "false")
+_ZONE = r"Z?|[+-]\d{4}"  # after a time, as Arrow writes it
 
 EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 """Cells of a column of numbers that say that there is none, in lower case."""
@@ -201,6 +202,8 @@ def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     """Return cells as text. A number reads the same in a column of any type: 12345678901, not 1.2e+10; 5, not 5.00.
 
+    So does a time: 2026-11-16 09:30:00, without zeros after a point.
+
     Integers as floats that may have been rounded are refused, so another row's fraction cannot change a text.
     """
     import pyarrow as pa
@@ -210,6 +213,9 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
         return cells
     if pa.types.is_decimal(cells.type):
         return _decimals_as_texts(cells)
+    if pa.types.is_timestamp(cells.type):  # frames have as many digits of a second as the longest time of the column
+        digits = pc.replace_substring_regex(cells.cast(pa.string()), rf"(\.\d*?)0+({_ZONE})$", r"\1\2")
+        return pc.replace_substring_regex(digits, rf"\.({_ZONE})$", r"\1")
     if not pa.types.is_floating(cells.type):
         return cells.cast(pa.string())
     numbers = cells.to_numpy(zero_copy_only=False)
