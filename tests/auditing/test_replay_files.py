@@ -75,6 +75,12 @@ def test_other_separators_and_names_that_are_given(tmp_path, line):
     assert readable(file) == {"ann": 2, "bob": 1}
 
 
+def test_a_mark_of_utf8_is_no_part_of_the_first_id(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfann,i1\n\xef\xbb\xbfann,i2\nbob,i1\n")
+    file = UserFile(tmp_path / "a.csv", "user", ("user", "item"))
+    assert readable(file) == {"ann": 1, "\ufeffann": 1, "bob": 1}
+
+
 def test_json_and_parquet_keep_what_is_in_other_rows(tmp_path):
     (tmp_path / "out").mkdir()
     lines = ['{"user": 7, "a": 1e0}', '{"a": [1], "user":8}', "", '{"user": 7.0}', '{"a": 2}']

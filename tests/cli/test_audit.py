@@ -98,7 +98,8 @@ def test_a_statement_that_claims_too_little_ends_with_code_1(run, fitted, folder
 def test_the_private_methods_of_a_study_are_audited(run, ratings, folder):
     (folder / "study.toml").write_text(STUDY)
     found = run("audit", "study.toml", *QUICK, "--json").json
-    assert [audit["name"] for audit in found["audits"]] == ["ours"]
+    assert [audit["name"] for audit in found["audits"]] == ["ours", "ours: ratings.csv, read again without a user"]
+    assert [check["passed"] for check in found["audits"][1]["checks"]] == [True, True]
     assert found["audits"][0]["claimed"] == 4.0
     assert found["violated"] is False
 
@@ -169,3 +170,13 @@ def test_the_statement_of_any_statistic_is_recomputed(run, searches, folder):
     assert "only what `keys` printed" in run("audit", "count.json", *searches, code=2).stderr
     (folder / "other.json").write_text("{}")
     assert "not what a statistic printed" in run("audit", "other.json", code=2).stderr
+
+
+def test_rows_that_cannot_be_told_apart_in_the_file_are_said(run, fitted, folder):
+    rows = [line.split(",") for line in (fitted / "ratings.csv").read_text().splitlines()]
+    objects = [json.dumps(dict(zip(rows[0], map(float, row), strict=True))) for row in rows[1:]]
+    (folder / "ratings.jsonl").write_text("\n".join([objects[0] + objects[1], *objects[2:]]) + "\n")
+    said = run("audit", fitted / "ratings", "--data", "ratings.jsonl", *QUICK).stdout
+    assert "its rows cannot be told apart" in said
+    assert "so users were left out in memory, and not in the file" in said
+    assert "No violation was found." in said

@@ -117,7 +117,15 @@ def audit_recommender(
 
 
 def audit_file(
-    file: UserFile, load: Load, fit: Fit, budget: Budget, *, users: int = 3, seed: int = 0, seconds: float = SECONDS
+    file: UserFile,
+    load: Load,
+    fit: Fit,
+    budget: Budget,
+    *,
+    name: str = "",
+    users: int = 3,
+    seed: int = 0,
+    seconds: float = SECONDS,
 ) -> AuditReport:
     """Replay a file without each of a few users: it is written, read and fitted again; see `replay_files`.
 
@@ -126,13 +134,14 @@ def audit_file(
         load: reads it, or a file without a user, as the audited command does.
         fit: fits what it holds and returns what would be published.
         budget: the claimed budget.
+        name: the name of what is fitted, if there are several.
         users: how many users to leave out, one at a time; half of them have the most rows.
         seed: the seed of everything random.
         seconds: how long new users are left out.
     """
     checks, tried = replay_file(file, load, fit, budget, users=users, seed=seed, seconds=seconds)
-    name = f"{file.path.name}, read again without a user"
-    return AuditReport(name, budget.epsilon, budget.delta, tuple(checks), None, 0.0, tuple(tried))
+    called = f"{name}{': ' if name else ''}{file.path.name}, read again without a user"
+    return AuditReport(called, budget.epsilon, budget.delta, tuple(checks), None, 0.0, tuple(tried))
 
 
 def fit_of(make: Make) -> Fit:

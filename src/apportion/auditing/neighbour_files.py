@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,14 +81,15 @@ class UserFile:
 
     def _text(self, lines: Iterator[bytes]) -> Iterator[tuple[str | None, bytes]]:
         layout = see_layout(self.path, self.columns, None)
+        codecs = chain(["utf-8-sig"] if not layout.lines_before else [], repeat("utf-8"))  # the first line has a mark
         for _ in range(layout.lines_before):
             yield None, next(lines)
         place, taken = layout.names.index(self.user), list[bytes]()
 
         def decoded() -> Iterator[str]:
-            for line in lines:
+            for line, codec in zip(lines, codecs, strict=False):
                 taken.append(line)
-                yield _with_one_separator(line.decode("utf-8", "surrogateescape"), layout)
+                yield _with_one_separator(line.decode(codec, "surrogateescape"), layout)
 
         mark = layout.separator if layout.separator == SPACE or len(layout.separator) == 1 else STAND_IN
         csv.field_size_limit(_LONGEST_CELL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -67,7 +68,7 @@ def audit(
     without some users, to see whether any release moves by more than its sensitivity, and with canary users, to see
     how much the result reveals about them. One file of text, JSON lines or Parquet is also written without some users,
     read and fitted again, to see whether a user changes how the rows of others are read. For a study, every private
-    method is tested on rows in memory, with the first settings of its grid and the first epsilon. For the JSON of a
+    method is tested in these ways, with the first settings of its grid and the first epsilon. For the JSON of a
     statistic the statement is recomputed; for that of `keys`, whose key is --item, the list is made again with --data,
     in the same ways.
 
@@ -121,7 +122,7 @@ def _audit_model(
     def read(path: Path) -> Interactions:
         return read_history(path, data_as, model, whole=bool(budget.keys_delta))[0]
 
-    in_files, said = _audit_in_files(data_file, data_as, read, fit_of(make), budget, effort, reporter)
+    in_files, said = _audit_in_files(data_file, data_as, read, {"": fit_of(make)}, budget, effort, reporter)
     return [*reports, *in_files], [*remarks, *said]
 
 
@@ -152,7 +153,7 @@ def _audit_printed(
     def read(path: Path) -> Interactions:
         return read_rows(path, open_source(path, data_as), data_as, IGNORE, single_user=True).data
 
-    in_files, said = _audit_in_files(data_file, data_as, read, published_keys, budget, effort, reporter)
+    in_files, said = _audit_in_files(data_file, data_as, read, {"": published_keys}, budget, effort, reporter)
     return [*reports, found, *in_files], [*rows.remarks, *said]
 
 
@@ -160,12 +161,22 @@ def _audit_in_files(
     data_file: Path,
     data_as: DataOptions,
     load: Load,
-    fit: Fit,
+    fits: Mapping[str, Fit],
     budget: Budget,
     effort: dict[str, Any],
     reporter: Reporter,
 ) -> tuple[list[AuditReport], list[str]]:
-    """Replay the file without users, if files of its format can be written without one; else say why not."""
+    """Replay the file without users, if files of its format can be written without one; else say why not.
+
+    Args:
+        data_file: the file.
+        data_as: how it is read.
+        load: reads it.
+        fits: what is fitted, by name; without a name if it is the only one.
+        budget: the claimed budget.
+        effort: how many users, and the seed.
+        reporter: says what is done.
+    """
     from apportion.auditing.fits import audit_file
     from apportion.auditing.neighbour_files import UserFile, refuse_uncovered
     from apportion.cli.loading import names_given, open_source
@@ -183,7 +194,11 @@ def _audit_in_files(
     given = names_given(data_as)
     file = UserFile(data_file, choose_columns(names, roles).user, None if given is None else tuple(given))
     reporter.say(f"leaving users out of {data_file.name}: it is written, read and fitted again")
-    return [audit_file(file, load, fit, budget, users=effort["users"], seed=effort["seed"])], []
+    chosen = {"users": effort["users"], "seed": effort["seed"]}
+    try:
+        return [audit_file(file, load, fit, budget, name=name, **chosen) for name, fit in fits.items()], []
+    except InputError as error:
+        return [], [f"{str(error).rstrip('.')}, so users were left out in memory, and not in the file."]
 
 
 def _printed(path: Path) -> tuple[Statement, list[Any] | None]:
@@ -199,8 +214,9 @@ def _printed(path: Path) -> tuple[Statement, list[Any] | None]:
 
 def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tuple[list[AuditReport], list[str]]:
     """Audit every private method of a study, with its first settings and the first ε."""
-    from apportion.auditing.fits import audit_recommender
-    from apportion.cli.compare import _load
+    from apportion.auditing.fits import audit_recommender, fit_of
+    from apportion.cli.compare import _load, place_of_data
+    from apportion.cli.loading import load_data
     from apportion.evaluation.study import read_study
     from apportion.privacy import Budget
     from apportion.recommend.methods import build
@@ -208,7 +224,7 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
     study = read_study(path)
     loaded = _load(study, path)
     budget = Budget(study.budgets.epsilon[0], study.budgets.delta)
-    reports = []
+    reports, fits = [], {}
     for method in study.methods:
         if not method.is_private:
             continue
@@ -226,9 +242,16 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
 
         reporter.say(f"auditing {method.name}")
         reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
+        fits[method.name] = fit_of(make)
     if not reports:
         raise InputError(f"{path.name}: Expected at least one private method to audit, got none.", argument=None)
-    return reports, list(loaded.remarks)
+    place, data_as = place_of_data(study, path)
+
+    def read(file: Path) -> Interactions:
+        return load_data(file, data_as, single_user=True).data
+
+    in_files, said = _audit_in_files(place, data_as, read, fits, budget, effort, reporter)
+    return [*reports, *in_files], [*loaded.remarks, *said]
 
 
 def _write_page(reports: list[AuditReport], remarks: list[str], audited: Path, seed: int, target: Path) -> None:
