@@ -17,6 +17,7 @@ from apportion.auditing.fits import audit_file, fit_of
 from apportion.auditing.neighbour_files import UserFile, readable, refuse_uncovered
 from apportion.auditing.replay_files import unlike_rows
 from apportion.data import Interactions
+from apportion.data.time_texts import UNREADABLE
 from apportion.errors import InputError
 from apportion.privacy import Budget
 from planted import files
@@ -123,6 +124,13 @@ def test_rows_are_compared_by_ids_values_and_times():
     assert unlike_rows(whole, data(*rows[:2]), "zz").startswith("other users have 3 rows with, and 2 without")
     for other in (("b", "x", 4, 7), ("b", "x", 3, 8), ("c", "x", 3, 7), ("b", "v", 3, 7)):
         assert "read in another way" in unlike_rows(whole, data(*rows[:2], other), "zz")
+
+
+def test_no_column_of_times_is_the_same_as_no_times():
+    users, items = ["a", "b"], ["x", "y"]
+    without = Interactions.from_arrays(users, items, [1, 2])
+    for time, same in ((UNREADABLE, True), (0, False)):
+        assert (unlike_rows(Interactions.from_arrays(users, items, [1, 2], [time] * 2), without, "zz") == "") is same
 
 
 def audited(path, load, **settings):

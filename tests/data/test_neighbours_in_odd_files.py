@@ -197,6 +197,15 @@ def test_rows_of_one_user_that_fill_the_first_block_do_not_hide_a_column(tmp_pat
         load_data(path, DataOptions())
 
 
+def test_a_column_of_times_in_which_all_are_empty_changes_nothing(tmp_path):
+    others = json_rows("user", "item", "rating")
+    read = [
+        of_others(load_data(json_of(tmp_path / "a.jsonl", rows), DataOptions()).data)
+        for rows in (others, [*others, {"user": "zz", "item": "i0", "rating": 3, "timestamp": None}])
+    ]
+    assert read[0] == read[1]
+
+
 def test_columns_that_are_named_need_not_be_in_all_rows(tmp_path):
     named = DataOptions(user="user", item="item", value="rating", timestamp="timestamp")
     others = json_rows("user", "item", "rating", "timestamp")

@@ -20,6 +20,7 @@ from apportion.auditing.neighbour_files import UserFile, readable
 from apportion.auditing.replay import AuditError, Fit, replays
 from apportion.auditing.statements import Check
 from apportion.data import Interactions
+from apportion.data.time_texts import UNREADABLE
 from apportion.errors import InputError
 from apportion.privacy import Budget, SeededNoise
 
@@ -146,9 +147,12 @@ def unlike_rows(data: Interactions, neighbour: Interactions, user: str) -> str:
 def _in_order(
     data: Interactions, owners: NDArray[np.int32], items: NDArray[np.int32], kept: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return rows as whole numbers, [rows, 4], in an order that does not depend on how they were stored."""
+    """Return rows as whole numbers, [rows, 4], in an order that does not depend on how they were stored.
+
+    To have no column of times is the same as to have no time in any row.
+    """
     values = (data.values + np.float32(0)).view(np.int32)
-    times = np.zeros(len(values), np.int64) if data.timestamps is None else data.timestamps
+    times = np.full(len(values), UNREADABLE) if data.timestamps is None else data.timestamps
     rows = np.stack([owners, items, values, times], axis=1).astype(np.int64)[kept]
     return rows[np.lexsort(rows.T[::-1])]
 

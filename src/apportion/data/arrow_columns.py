@@ -151,6 +151,8 @@ class TimeColumn:
 
         seconds: NDArray[np.int64]
         rest: NDArray[np.int32] | None
+        if not len(cells):  # a column without any time has no type
+            return np.zeros(0, np.int64), None
         if is_text(cells.type):
             seconds, rest = times_of_texts(cells, self.column, first_row, loose=self._loose)
         elif pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
