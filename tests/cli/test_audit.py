@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
 import pytest
 
+from apportion.data.arrow_columns import ValueColumn
 from apportion.statistics import UserKeys
 
 QUICK = ("--users", "1", "--canaries", "200")
@@ -35,14 +40,42 @@ dimension = 2
 def test_a_saved_model_passes(run, fitted, folder, kind):
     found = run("audit", fitted / kind, "--data", fitted / "ratings.csv", *QUICK, "--json").json
     assert found["violated"] is False
-    assert [audit["claimed"] for audit in found["audits"]] == [8.0, 8.0]
+    assert [audit["claimed"] for audit in found["audits"]] == [8.0, 8.0, 8.0]
+    of_the_file = found["audits"][2]
+    assert of_the_file["name"] == "ratings.csv, read again without a user"
+    assert [check["passed"] for check in of_the_file["checks"]] == [True, True]
+    assert of_the_file["tried"] == [
+        "ratings.csv was written without 1 of 1 chosen users, one at a time, and read again"
+    ]
     assert 0 <= found["audits"][1]["lower_bound"] <= 8
     page = (folder / f"{kind}-audit.html").read_text(encoding="utf-8")
     assert "no violation" in page
     assert "INTERNAL" in page
     assert "canary users" in page
+    assert "all other users have the same rows, to the last bit" in page
     assert "the user with the most rows was left out" in page
     assert "made smaller, to 256" in page  # blocks of the code that 4,000 ratings would not cross
+
+
+def test_a_reader_that_one_user_leads_astray_ends_with_code_1(run, fitted, monkeypatch):
+    honest = ValueColumn.finish
+
+    def centred(self):  # values move with how many rows there are
+        values = honest(self)
+        return values - np.float32(100 / len(values))
+
+    monkeypatch.setattr(ValueColumn, "finish", centred)
+    found = run("audit", fitted / "ratings", "--data", fitted / "ratings.csv", *QUICK, "--json", code=1)
+    found = json.loads(found.stdout)
+    assert [audit["violated"] for audit in found["audits"]] == [False, False, True]
+    assert "of others are read in another way" in found["audits"][2]["checks"][0]["words"]
+
+
+def test_a_format_whose_files_are_not_written_without_a_user_is_said(run, fitted, folder):
+    rows = pa.csv.read_csv(fitted / "ratings.csv")
+    pa.feather.write_feather(rows, folder / "ratings.arrow", compression="uncompressed")
+    said = run("audit", fitted / "ratings", "--data", "ratings.arrow", *QUICK).stdout
+    assert "ratings.arrow: Arrow files are not covered, so users were left out in memory" in said
 
 
 def test_without_data_the_statement_alone_is_checked(run, fitted):
@@ -65,7 +98,8 @@ def test_a_statement_that_claims_too_little_ends_with_code_1(run, fitted, folder
 def test_the_private_methods_of_a_study_are_audited(run, ratings, folder):
     (folder / "study.toml").write_text(STUDY)
     found = run("audit", "study.toml", *QUICK, "--json").json
-    assert [audit["name"] for audit in found["audits"]] == ["ours"]
+    assert [audit["name"] for audit in found["audits"]] == ["ours", "ours: ratings.csv, read again without a user"]
+    assert [check["passed"] for check in found["audits"][1]["checks"]] == [True, True]
     assert found["audits"][0]["claimed"] == 4.0
     assert found["violated"] is False
 
@@ -99,7 +133,8 @@ def searches(run, write, folder):
 def test_a_list_of_keys_passes(run, searches, folder):
     found = run("audit", "keys.json", *searches, "--json").json
     assert found["violated"] is False
-    assert [audit["claimed"] for audit in found["audits"]] == [2.0, 2.0]
+    assert [audit["claimed"] for audit in found["audits"]] == [2.0, 2.0, 2.0]
+    assert [check["passed"] for check in found["audits"][2]["checks"]] == [True, True]
     checks = {check["name"]: check["words"] for check in found["audits"][1]["checks"]}
     assert checks["replay without a user"].startswith("no release moved by more than its sensitivity")
     assert checks["canary keys"] == "the keys of 0 of 1000 canary users, who have one each, are in the list"
@@ -135,3 +170,13 @@ def test_the_statement_of_any_statistic_is_recomputed(run, searches, folder):
     assert "only what `keys` printed" in run("audit", "count.json", *searches, code=2).stderr
     (folder / "other.json").write_text("{}")
     assert "not what a statistic printed" in run("audit", "other.json", code=2).stderr
+
+
+def test_rows_that_cannot_be_told_apart_in_the_file_are_said(run, fitted, folder):
+    rows = [line.split(",") for line in (fitted / "ratings.csv").read_text().splitlines()]
+    objects = [json.dumps(dict(zip(rows[0], map(float, row), strict=True))) for row in rows[1:]]
+    (folder / "ratings.jsonl").write_text("\n".join([objects[0] + objects[1], *objects[2:]]) + "\n")
+    said = run("audit", fitted / "ratings", "--data", "ratings.jsonl", *QUICK).stdout
+    assert "its rows cannot be told apart" in said
+    assert "so users were left out in memory, and not in the file" in said
+    assert "No violation was found." in said

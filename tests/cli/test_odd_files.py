@@ -59,7 +59,7 @@ def test_a_name_with_the_ending_of_gzip_may_hold_plain_text(folder):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (PLAIN + '5,"7,3\n' + PLAIN * 200, "(a quotation mark is not closed)"),
+        (PLAIN + '5,"7,3\n' + PLAIN * 200, "A quotation mark is not closed, near '\"7,3"),
         (json.dumps([{"user": 1, "item": 2}]).encode(), "`jq -c '.[]'` writes JSON lines"),
         (b'{\n "user": 1}', "one object over several lines"),
         (b'{"user": 1, "item": 2}\n{"user": "x", "item": 2}\n', "in line 2"),

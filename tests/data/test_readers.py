@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apportion.data.text_files as text_files
+import apportion.data.text_streams as text_streams
 from apportion.data import IGNORE, Interactions
 from apportion.errors import InputError
 
@@ -246,7 +247,7 @@ def test_the_movielens_layout_is_read_with_given_names(tmp_path):
 @settings(max_examples=40)
 def test_a_long_separator_is_replaced_wherever_reads_end(size):
     raw = b"1::2:::3::4:5\n:" * 5
-    stream = text_files._Replacing(pa.BufferReader(raw), b"::")
+    stream = text_streams._Replacing(pa.BufferReader(raw), b"::")
     pieces = list(iter(lambda: stream.read(size), b""))
     assert b"".join(pieces) == raw.replace(b"::", b"\x1f")
     assert max(map(len, pieces)) <= size + 1

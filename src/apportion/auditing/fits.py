@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from apportion.auditing.boundaries import Boundary, Sizes, small_blocks
 from apportion.auditing.canaries import CanaryFinding, audit_one_run, with_canaries
+from apportion.auditing.neighbour_files import UserFile
 from apportion.auditing.own_items import audit_own_items
 from apportion.auditing.replay import AuditError, Fit, audit
+from apportion.auditing.replay_files import SECONDS, Load, replay_file
 from apportion.auditing.statements import Check, check_statement
 from apportion.data import Interactions
 from apportion.engines import LocalEngine
@@ -95,11 +97,7 @@ def audit_recommender(
         seed: the seed of everything random.
     """
     rng, delta = np.random.default_rng(seed), budget.delta
-
-    def fit(some: Interactions, session: Session) -> dict[str, Any]:
-        return published(make().fit(some, session=session).model_)
-
-    checks, tried, crossed = replayed(fit, data, users, budget, rng, seed)
+    checks, tried, crossed = replayed(fit_of(make), data, users, budget, rng, seed)
     own = audit_own_items(make, data, budget, users, seed)
     if own is not None:
         checks.append(own)
@@ -116,6 +114,39 @@ def audit_recommender(
         tried.append(result.tried)
     bound = None if result is None else result.lower_bound
     return AuditReport(name, budget.epsilon, delta, tuple(checks), bound, confidence, tuple(tried), tuple(crossed))
+
+
+def audit_file(
+    file: UserFile,
+    load: Load,
+    fit: Fit,
+    budget: Budget,
+    *,
+    name: str = "",
+    users: int = 3,
+    seed: int = 0,
+    seconds: float = SECONDS,
+) -> AuditReport:
+    """Replay a file without each of a few users: it is written, read and fitted again; see `replay_files`.
+
+    Args:
+        file: the file.
+        load: reads it, or a file without a user, as the audited command does.
+        fit: fits what it holds and returns what would be published.
+        budget: the claimed budget.
+        name: the name of what is fitted, if there are several.
+        users: how many users to leave out, one at a time; half of them have the most rows.
+        seed: the seed of everything random.
+        seconds: how long new users are left out.
+    """
+    checks, tried = replay_file(file, load, fit, budget, users=users, seed=seed, seconds=seconds)
+    called = f"{name}{': ' if name else ''}{file.path.name}, read again without a user"
+    return AuditReport(called, budget.epsilon, budget.delta, tuple(checks), None, 0.0, tuple(tried))
+
+
+def fit_of(make: Make) -> Fit:
+    """Return what fits a recommender and returns everything that it publishes."""
+    return lambda some, session: published(make().fit(some, session=session).model_)
 
 
 def replayed(

@@ -31,14 +31,14 @@ def audit_keys(
         seed: the seed of everything random.
     """
     rng = np.random.default_rng(seed)
-    checks, tried, crossed = replayed(_published, data, users, budget, rng, seed)
+    checks, tried, crossed = replayed(published_keys, data, users, budget, rng, seed)
     if canaries:
         checks.append(own_canaries(_listed, data, budget, 1.0, rng, "keys"))
         tried.append("canary users put in, with a key of their own each: is any of these listed?")
     return AuditReport(name, budget.epsilon, budget.delta, tuple(checks), None, 0.0, tuple(tried), tuple(crossed))
 
 
-def _published(data: Interactions, session: Session) -> dict[str, Any]:
+def published_keys(data: Interactions, session: Session) -> dict[str, Any]:
     """Return everything that is published with a list of keys, by name."""
     found = _fitted(data, session)
     return {"keys": found.keys_, "keys of the first round": found.first_, "statement": found.statement_.to_json()}

@@ -178,10 +178,25 @@ def audit_neighbour(fit: Fit, data: Any, neighbour: Any, session_arguments: Mapp
     Raises:
         AuditError: if the runs ask for different releases or return different results.
     """
+    return replays(fit, data, session_arguments)(neighbour)
+
+
+def replays(fit: Fit, data: Any, session_arguments: Mapping[str, Any]) -> Callable[[Any], dict[str, float]]:
+    """Run on the data once; return a function that does what `audit_neighbour` does for one neighbour after the other.
+
+    Args:
+        fit: see `audit_neighbour`, and so are the others.
+        data: see `fit`.
+        session_arguments: see `fit`.
+    """
     first = RecordingSession(**session_arguments)
     published = fit(data, first)
-    session = _replayed(fit, neighbour, first, published, session_arguments)
-    return {record.name: ratio for record, ratio in zip(first.records, session.ratios, strict=True)}
+
+    def replay(neighbour: Any) -> dict[str, float]:
+        session = _replayed(fit, neighbour, first, published, session_arguments)
+        return {record.name: ratio for record, ratio in zip(first.records, session.ratios, strict=True)}
+
+    return replay
 
 
 def _replayed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,10 @@ from apportion.errors import InputError
 
 if TYPE_CHECKING:
     from apportion.auditing.fits import AuditReport
-    from apportion.privacy import Statement
+    from apportion.auditing.replay import Fit
+    from apportion.auditing.replay_files import Load
+    from apportion.data import Interactions
+    from apportion.privacy import Budget, Statement
 
 VIOLATED: Final = 1
 _STATEMENT_ONLY: Final = "No data were given (--data FILE): only the statement was recomputed."
@@ -62,9 +66,11 @@ def audit(
 
     For a model, the statement is recomputed. With --data, the model's method is fitted again with its settings:
     without some users, to see whether any release moves by more than its sensitivity, and with canary users, to see
-    how much the result reveals about them. For a study, every private method is tested in this way, with the first
-    settings of its grid and the first epsilon. For the JSON of a statistic the statement is recomputed; for that of
-    `keys`, whose key is --item, the list is made again with --data, without some users and with canary users.
+    how much the result reveals about them. One file of text, JSON lines or Parquet is also written without some users,
+    read and fitted again, to see whether a user changes how the rows of others are read. For a study, every private
+    method is tested in these ways, with the first settings of its grid and the first epsilon. For the JSON of a
+    statistic the statement is recomputed; for that of `keys`, whose key is --item, the list is made again with --data,
+    in the same ways.
 
     The audit writes an internal page, which is computed from raw data and must not be shared. The exit code is 1 if a
     violation is found. Finding none proves nothing.
@@ -94,7 +100,7 @@ def _audit_model(
     folder: Path, data_file: Path | None, data_as: DataOptions, effort: dict[str, Any], reporter: Reporter
 ) -> tuple[list[AuditReport], list[str]]:
     """Audit the statement and, with data, the method and settings that made the model."""
-    from apportion.auditing.fits import audit_recommender, audit_statement, recommender_of
+    from apportion.auditing.fits import audit_recommender, audit_statement, fit_of, recommender_of
     from apportion.cli.history import read_history
     from apportion.privacy import Budget
     from apportion.recommend import load
@@ -112,7 +118,12 @@ def _audit_model(
     budget = Budget(model.statement.epsilon, model.statement.delta, model.statement.keys_delta)
     reporter.say(f"fitting the method of {folder.name} again: replay, then canaries")
     reports.append(audit_recommender("method and settings, fitted again", make, data, budget, **effort))
-    return reports, list(remarks)
+
+    def read(path: Path) -> Interactions:
+        return read_history(path, data_as, model, whole=bool(budget.keys_delta))[0]
+
+    in_files, said = _audit_in_files(data_file, data_as, read, {"": fit_of(make)}, budget, effort, reporter)
+    return [*reports, *in_files], [*remarks, *said]
 
 
 def _audit_printed(
@@ -120,7 +131,7 @@ def _audit_printed(
 ) -> tuple[list[AuditReport], list[str]]:
     """Audit the statement of what a statistic printed and, for a list of keys with data, how lists are made."""
     from apportion.auditing.fits import audit_statement
-    from apportion.auditing.lists import audit_keys
+    from apportion.auditing.lists import audit_keys, published_keys
     from apportion.cli.loading import open_source, read_rows
     from apportion.data import IGNORE
     from apportion.privacy import Budget
@@ -138,7 +149,56 @@ def _audit_printed(
         "list, made again", rows.data, budget, users=effort["users"], canaries=effort["canaries"] != 0,
         seed=effort["seed"],
     )  # fmt: skip
-    return [*reports, found], list(rows.remarks)
+
+    def read(path: Path) -> Interactions:
+        return read_rows(path, open_source(path, data_as), data_as, IGNORE, single_user=True).data
+
+    in_files, said = _audit_in_files(data_file, data_as, read, {"": published_keys}, budget, effort, reporter)
+    return [*reports, found, *in_files], [*rows.remarks, *said]
+
+
+def _audit_in_files(
+    data_file: Path,
+    data_as: DataOptions,
+    load: Load,
+    fits: Mapping[str, Fit],
+    budget: Budget,
+    effort: dict[str, Any],
+    reporter: Reporter,
+) -> tuple[list[AuditReport], list[str]]:
+    """Replay the file without users, if files of its format can be written without one; else say why not.
+
+    Args:
+        data_file: the file.
+        data_as: how it is read.
+        load: reads it.
+        fits: what is fitted, by name; without a name if it is the only one.
+        budget: the claimed budget.
+        effort: how many users, and the seed.
+        reporter: says what is done.
+    """
+    from apportion.auditing.fits import audit_file
+    from apportion.auditing.neighbour_files import UserFile, refuse_uncovered
+    from apportion.cli.loading import names_given, open_source
+    from apportion.data import IGNORE
+    from apportion.data.columns import choose_columns
+    from apportion.data.sources import name_of
+
+    if not effort["users"]:
+        return [], []
+    why = refuse_uncovered(data_file)
+    if why is not None:
+        return [], [f"{name_of(data_file)}: {why}, so users were left out in memory, and not in the file."]
+    names = open_source(data_file, data_as).names
+    roles = {"user": data_as.user, "task": data_as.item, "value": IGNORE, "timestamp": IGNORE}
+    given = names_given(data_as)
+    file = UserFile(data_file, choose_columns(names, roles).user, None if given is None else tuple(given))
+    reporter.say(f"leaving users out of {data_file.name}: it is written, read and fitted again")
+    chosen = {"users": effort["users"], "seed": effort["seed"]}
+    try:
+        return [audit_file(file, load, fit, budget, name=name, **chosen) for name, fit in fits.items()], []
+    except InputError as error:
+        return [], [f"{str(error).rstrip('.')}, so users were left out in memory, and not in the file."]
 
 
 def _printed(path: Path) -> tuple[Statement, list[Any] | None]:
@@ -154,8 +214,9 @@ def _printed(path: Path) -> tuple[Statement, list[Any] | None]:
 
 def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tuple[list[AuditReport], list[str]]:
     """Audit every private method of a study, with its first settings and the first ε."""
-    from apportion.auditing.fits import audit_recommender
-    from apportion.cli.compare import _load
+    from apportion.auditing.fits import audit_recommender, fit_of
+    from apportion.cli.compare import _load, place_of_data
+    from apportion.cli.loading import load_data
     from apportion.evaluation.study import read_study
     from apportion.privacy import Budget
     from apportion.recommend.methods import build
@@ -163,7 +224,7 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
     study = read_study(path)
     loaded = _load(study, path)
     budget = Budget(study.budgets.epsilon[0], study.budgets.delta)
-    reports = []
+    reports, fits = [], {}
     for method in study.methods:
         if not method.is_private:
             continue
@@ -181,9 +242,16 @@ def _audit_study(path: Path, effort: dict[str, Any], reporter: Reporter) -> tupl
 
         reporter.say(f"auditing {method.name}")
         reports.append(audit_recommender(method.name, make, loaded.data, budget, **effort))
+        fits[method.name] = fit_of(make)
     if not reports:
         raise InputError(f"{path.name}: Expected at least one private method to audit, got none.", argument=None)
-    return reports, list(loaded.remarks)
+    place, data_as = place_of_data(study, path)
+
+    def read(file: Path) -> Interactions:
+        return load_data(file, data_as, single_user=True).data
+
+    in_files, said = _audit_in_files(place, data_as, read, fits, budget, effort, reporter)
+    return [*reports, *in_files], [*loaded.remarks, *said]
 
 
 def _write_page(reports: list[AuditReport], remarks: list[str], audited: Path, seed: int, target: Path) -> None:

@@ -108,15 +108,21 @@ def _load(study: Study, path: Path) -> Loaded:
     """Read the data as `[data]` says. Error messages use the study's words instead of options."""
     from apportion.cli.loading import load_data
 
+    place, options = place_of_data(study, path)
+    try:
+        return load_data(place, options, item_list="items in [data]")
+    except InputError as error:
+        raise in_study_words(error) from None
+
+
+def place_of_data(study: Study, path: Path) -> tuple[Path, DataOptions]:
+    """Return where the data of a study are, and how they are read."""
     if "path" not in study.reading:
         raise InputError(f"{path.name}: Expected path in [data] (the data file), got none.", argument=None)
     said = {key: value for key, value in study.reading.items() if key not in ("path", *_OTHER_FILES)}
     items = _file(study, "items", path) if "items" in study.reading else None
     options = DataOptions(kind=study.kind, scale=study.value_range, items=items or ITEMS_FROM_DATA, **said)
-    try:
-        return load_data(_file(study, "path", path), options, item_list="items in [data]")
-    except InputError as error:
-        raise in_study_words(error) from None
+    return _file(study, "path", path), options
 
 
 def _features(study: Study, path: Path, feature_settings: FeatureOptions, reporter: Reporter) -> ItemFeatures | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unicodedata import normalize
 
 import numpy as np
@@ -16,13 +16,18 @@ from apportion.cli.option_types import ITEMS_FROM_DATA
 from apportion.cli.options import DataOptions, Kind
 from apportion.cli.row_options import if_option, said_of_rows
 from apportion.data import IGNORE, Interactions
-from apportion.data.columns import ColumnChoice, choose_columns, usually
+from apportion.data.columns import ColumnChoice, Columns, choose_columns, refuse_uneven_guess, usually
 from apportion.data.item_lists import on_list
 from apportion.data.query_tables import is_query
 from apportion.data.row_rules import RowRules
 from apportion.data.sources import OpenTable, Place, name_of, naming, open_table, rows_say_schema
 from apportion.data.user_data import UserData
 from apportion.errors import InputError
+
+_TIMES: Final = (
+    "Times in {}: seconds, or dates as 2026-11-16 09:30; other cells, such as 11/16/2026, are no times, and come "
+    "before all others in the order of the file (--timestamp refuses them)."
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,9 @@ def load_data(
     """
     source = open_source(path, options)
     has_value, kind = kind_of(path, options)
+    if not has_value and options.kind is None:  # a value in other rows would make them ratings
+        with naming(path):
+            refuse_uneven_guess(source, {"user": IGNORE, "task": IGNORE, "value": None, "timestamp": IGNORE})
     listed = read_item_list(options.items) if isinstance(options.items, Path) else None
     drops = options.unlisted == "drop"
     wanted = {"task_ids": None if drops else listed, "single_user": single_user}
@@ -94,15 +102,16 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
         settings: of `Interactions.read`.
     """
     has_value = value is not IGNORE and (value is not None or bool(usually("value", source.names)))
-    time = _time_choice(source, options, has_value)
+    chosen = _columns_of(path, source, options, value, has_value)
+    time = chosen.timestamp or IGNORE
     repeats = options.repeats or ("mean" if has_value and time is IGNORE and not source.ordered else "last")
     loose = options.timestamp is None  # nobody said that this column holds times
     rules, left_out = RowRules(options.where, options.missing, repeats, loose), dict[str, int]()
     data = Interactions.read(
         path,
-        user=options.user,
-        task=options.item,
-        value=value,
+        user=chosen.user,
+        task=chosen.task,
+        value=chosen.value or IGNORE,
         timestamp=time,
         columns=names_given(options),
         table=options.table,
@@ -110,10 +119,9 @@ def read_rows(path: Place, source: OpenTable, options: DataOptions, value: Colum
         left_out=left_out,
         **settings,
     )
-    chosen = _columns_chosen(source, options, value, time)
     joined = f"repeated a user and an item; rule: {repeats}{if_option('repeats', ' (--repeats changes it)')}."
     said = said_of_rows(name_of(path), left_out, "user, item, value or time", repeats=joined)
-    return ReadRows(data, rules, (*chosen, *said, *_alike(path, data)))
+    return ReadRows(data, rules, (*_said_of_columns(source, chosen, options, value), *said, *_alike(path, data)))
 
 
 def _alike(path: Place, data: Interactions) -> Iterator[str]:
@@ -124,14 +132,23 @@ def _alike(path: Place, data: Interactions) -> Iterator[str]:
             yield f"{name_of(path)}: {differ} by spaces or Unicode form alone; they count as different ids."
 
 
-def _columns_chosen(source: OpenTable, options: DataOptions, value: ColumnChoice, time: ColumnChoice) -> list[str]:
-    """Say which columns were guessed by their names; nothing if all were named."""
-    choices: dict[str, ColumnChoice] = {"user": options.user, "task": options.item, "value": value, "timestamp": time}
-    chosen = choose_columns(source.names, choices)
+def _columns_of(path: Place, source: OpenTable, options: DataOptions, value: ColumnChoice, has_value: bool) -> Columns:
+    """Return the columns to read: those that were named, and a guess of the others by their names."""
+    named: dict[str, ColumnChoice] = {"user": options.user, "task": options.item, "value": value}
+    with naming(path):
+        chosen = choose_columns(source.names, {**named, "timestamp": _time_choice(source, options, has_value)})
+        refuse_uneven_guess(source, {**named, "timestamp": options.timestamp if has_value else IGNORE})
+    return chosen
+
+
+def _said_of_columns(source: OpenTable, chosen: Columns, options: DataOptions, value: ColumnChoice) -> Iterator[str]:
+    """Say which columns were guessed by their names, and what is a time in a column of text that nobody named."""
     roles = {"user": chosen.user, "item": chosen.task, "value": chosen.value, "time": chosen.timestamp}
-    if all(choice is not None for choice in (options.user, options.item, value)):
-        return []
-    return [f"Columns: {', '.join(f'{role} = {name}' for role, name in roles.items() if name is not None)}."]
+    if any(choice is None for choice in (options.user, options.item, value)):
+        yield f"Columns: {', '.join(f'{role} = {name}' for role, name in roles.items() if name is not None)}."
+    time = chosen.timestamp if options.timestamp is None else None
+    if time is not None and (source.untyped or source.held_kinds([time])[time] == "text"):
+        yield _TIMES.format(time)
 
 
 def _unused(source: OpenTable, options: DataOptions) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -14,6 +14,7 @@ from apportion.cli.progress import Reporter
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
+    from apportion.data.on_disk.manifest import KeptKind
     from apportion.data.on_disk.sharding import NamedSource
     from apportion.data.on_disk.staging import ShardColumns
 
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 @click.option("--item", metavar="COLUMN", help="The item column; a table may have none.")
 @click.option("--value", metavar="COLUMN", help="The value column.")
 @click.option("--timestamp", metavar="COLUMN", help="The time column.")
-@click.option("--keep", multiple=True, metavar="COLUMN", help="A further column to keep; may be repeated.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="COLUMN[:KIND]",
+    help="A further column to keep, as number, text or time: zip:text. Without a schema, text of which some is a "
+    "number or a date needs the kind. May be repeated.",
+)
 @click.option("--columns", metavar="A,B,...", help="Names of all columns, for text files without a header.")
 @click.option("--memory", metavar="SIZE", default=MEMORY, show_default=True, help="How much memory sorting may take.")
 @click.option("--rows-per-shard", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="About.")
@@ -104,26 +111,44 @@ def _from_query(query: str, database: str | None) -> list[NamedSource]:
 
 def _columns(source: NamedSource, roles: dict[str, str | None], keep: tuple[str, ...]) -> ShardColumns:
     """Decide which columns are kept, and as what, by the first source."""
-    from apportion.data.columns import choose_columns, choose_user, usually
+    from apportion.data.columns import IGNORE, choose_columns, choose_user, refuse_uneven_guess, usually
     from apportion.data.on_disk.manifest import KeptKind
     from apportion.data.on_disk.staging import ShardColumns
 
     names, kept = source.table.names, dict[str, KeptKind]()
+    named_kinds = dict(map(_with_kind, keep))
     try:
         if roles["task"] is None and not usually("task", names):
             user, task = choose_user(names, roles["user"]), None
+            refuse_uneven_guess(source.table, {**roles, "value": IGNORE, "timestamp": IGNORE})
             named: tuple[tuple[str | None, KeptKind], ...] = ((roles["value"], "number"), (roles["timestamp"], "time"))
         else:
             chosen = choose_columns(names, roles)
+            refuse_uneven_guess(source.table, roles)
             user, task = chosen.user, chosen.task
             named = ((chosen.value, "number"), (chosen.timestamp, "time"))
         kept |= {name: kind for name, kind in named if name is not None}
-        for name in (name for name in (*keep, *kept) if name not in names):
+        for name in (name for name in (*named_kinds, *kept) if name not in names):
             raise InputError(f"There is no column {name!r}; the columns are {', '.join(names)}.", argument="keep")
-        for name, kind in source.table.held_kinds([name for name in keep if name not in kept]).items():
+        kept |= {name: kind for name, kind in named_kinds.items() if kind is not None and name not in kept}
+        seen = source.table.held_kinds([name for name in named_kinds if name not in kept])
+        for name, kind in seen.items():
             if kind == "other":
                 raise InputError(f"Column {name!r} holds neither numbers nor text.", argument="keep")
             kept[name] = kind
     except InputError as error:
         raise error.inside(source.name) from None
-    return ShardColumns(user, task, kept)
+    return ShardColumns(user, task, kept, frozenset(seen) if source.table.untyped else frozenset())
+
+
+def _with_kind(keep: str) -> tuple[str, KeptKind | None]:
+    """Return a column to keep, and its kind where its name ends in one.
+
+    >>> _with_kind("zip:text"), _with_kind("zip"), _with_kind("a:b")
+    (('zip', 'text'), ('zip', None), ('a:b', None))
+    """
+    from apportion.data.on_disk.manifest import KeptKind
+
+    column, _, last = keep.rpartition(":")
+    kind = next((each for each in get_args(KeptKind) if column and last == each), None)
+    return (keep, None) if kind is None else (column, kind)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # three digits after a comma may be thousands, so such numbers are refused
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
 _TRUTHS = ("true", "false")
+_ZONE = r"Z?|[+-]\d{4}"  # after a time, as Arrow writes it
 
 EMPTY_WORDS = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 """Cells of a column of numbers that say that there is none, in lower case."""
@@ -130,13 +131,16 @@ class TimeColumn:
 
     def append(self, cells: pa.Array, first_row: int) -> None:
         """Add one batch, whose first row has the given number."""
+        import pyarrow as pa
+
         cells = _decoded(cells)
         if not self._loose or not cells.null_count:
             seconds, rest = self._parts(refuse_nulls(cells, self.column, first_row, "a time"), first_row)
         else:
             held = ~cells.is_null().to_numpy(zero_copy_only=False)
             seconds, rest = np.full(len(held), UNREADABLE, np.int64), np.zeros(len(held), np.int32)
-            seconds[held], left = self._parts(cells.drop_null(), first_row)
+            filled = (cells.cast(pa.large_string()) if is_text(cells.type) else cells).drop_null()
+            seconds[held], left = self._parts(filled, first_row)
             rest[held] = 0 if left is None else left
         self._chunks.append(seconds)
         self._rests.append(rest if rest is not None and rest.any() else None)
@@ -147,6 +151,8 @@ class TimeColumn:
 
         seconds: NDArray[np.int64]
         rest: NDArray[np.int32] | None
+        if not len(cells):  # a column without any time has no type
+            return np.zeros(0, np.int64), None
         if is_text(cells.type):
             seconds, rest = times_of_texts(cells, self.column, first_row, loose=self._loose)
         elif pa.types.is_date(cells.type) or pa.types.is_timestamp(cells.type):
@@ -196,7 +202,9 @@ def joined(chunks: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
-    """Return cells as text. A number reads the same in a column of integers and of floats: 12345678901, not 1.2e+10.
+    """Return cells as text. A number reads the same in a column of any type: 12345678901, not 1.2e+10; 5, not 5.00.
+
+    So does a time: 2026-11-16 09:30:00, without zeros after a point.
 
     Integers as floats that may have been rounded are refused, so another row's fraction cannot change a text.
     """
@@ -205,6 +213,11 @@ def texts_of(cells: pa.Array, column: str, first_row: int) -> pa.Array:
 
     if is_text(cells.type):
         return cells
+    if pa.types.is_decimal(cells.type):
+        return _decimals_as_texts(cells)
+    if pa.types.is_timestamp(cells.type):  # frames have as many digits of a second as the longest time of the column
+        digits = pc.replace_substring_regex(cells.cast(pa.string()), rf"(\.\d*?)0+({_ZONE})$", r"\1\2")
+        return pc.replace_substring_regex(digits, rf"\.({_ZONE})$", r"\1")
     if not pa.types.is_floating(cells.type):
         return _cast_to_text(cells, column, first_row)
     numbers = cells.to_numpy(zero_copy_only=False)
@@ -230,6 +243,15 @@ def _cast_to_text(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     except pa.ArrowInvalid:
         position = first_failing(cells, casts_to(pa.string())) or 0
         raise bad_cell(column, cells[position].as_py(), first_row + position, "text in UTF-8") from None
+
+
+def _decimals_as_texts(cells: pa.Array) -> pa.Array:
+    """Return decimals without zeros at the end: how many there are depends on the longest number of the column."""
+    import pyarrow as pa
+
+    coded = cells.dictionary_encode()
+    shortest = [format(each.normalize() + 0, "f") for each in coded.dictionary.to_pylist()]
+    return pa.array(shortest, pa.string()).take(coded.indices)
 
 
 def refuse_nulls(cells: pa.Array, column: str, first_row: int, expected: str) -> pa.Array:
@@ -313,7 +335,7 @@ def _as_floats(cells: pa.Array, column: str, first_row: int) -> NDArray[Any]:
     if is_text(cells.type):
         cells = _floats_of_texts(cells, column, first_row)
     if pa.types.is_decimal(cells.type):
-        cells = cells.cast(pa.float64())
+        cells = cells.cast(pa.string()).cast(pa.float64())  # as written: a direct cast rounds by the column's digits
     elif pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
     if not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):

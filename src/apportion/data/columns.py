@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from apportion.data.vocabulary import shortened
@@ -133,11 +134,35 @@ def choose_user(found: Sequence[str], given: str | None) -> str:
     return guessed
 
 
+def refuse_uneven_guess(source: object, choices: Mapping[str, ColumnChoice]) -> None:
+    """Refuse to guess columns by their names where rows have the names, unless all rows have the same candidates.
+
+    Else a name in one user's rows alone could change which columns are read of everybody.
+
+    Args:
+        source: an open table.
+        choices: as in `choose_columns`.
+    """
+    check = getattr(source, "refuse_uneven", None)
+    guessed = [role for role in USUAL_NAMES if choices.get(role) is None]
+    if check is not None and guessed:
+        check({role: partial(candidates, role) for role in guessed})
+
+
+def candidates(role: str, names: Sequence[str]) -> list[str]:
+    """Return the columns with a usual or a rarer name of this role."""
+    known = USUAL_NAMES[role] | OTHER_NAMES[role]
+    return [name for name in names if _plain(name) in known]
+
+
 def usually(role: str, names: Sequence[str]) -> list[str]:
     """Return the columns with a usual name of this role; if there is none, those with a rarer name."""
-    plain = {name: re.sub(r"[\W_]", "", name).lower() for name in names}
-    usual = [name for name in names if plain[name] in USUAL_NAMES[role]]
-    return usual or [name for name in names if plain[name] in OTHER_NAMES[role]]
+    usual = [name for name in names if _plain(name) in USUAL_NAMES[role]]
+    return usual or [name for name in names if _plain(name) in OTHER_NAMES[role]]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _called(role: str) -> str:

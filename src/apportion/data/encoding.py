@@ -20,6 +20,7 @@ from apportion.data.vocabulary import (
     bad_cell,
     checked_ids,
     encodable,
+    largest_exact,
     plain_texts,
 )
 from apportion.errors import InputError
@@ -164,7 +165,11 @@ def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.floa
 
 
 def finite_float32(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.float32]:
-    """Return a numeric array as float32. Refuse NaN, infinities and numbers that overflow float32."""
+    """Return a numeric array as float32. Refuse NaN, infinities and numbers that overflow float32.
+
+    Integers go by way of float64, as they do where another row has a fraction: else large ones would round differently.
+    """
+    array = array.astype(np.float64) if array.dtype.kind in "iu" else array
     with np.errstate(over="ignore"):
         converted = array.astype(np.float32)
     finite = np.isfinite(converted)
@@ -186,10 +191,16 @@ def as_timestamps(timestamps: ArrayLike, column: str, *, n_rows: int) -> NDArray
 
 
 def whole_seconds(array: NDArray[Any], column: str, *, first_row: int) -> NDArray[np.int64]:
-    """Return a numeric array as int64, with fractions dropped. Refuse numbers that int64 cannot hold."""
-    if array.dtype.kind == "f" or array.dtype == np.uint64:
-        fits = (array > -(2.0**63)) & (array < 2.0**63)
-        refuse_where(~fits, array, column, first_row=first_row, expected="a time in seconds")
+    """Return a numeric array as int64, with fractions dropped. Refuse numbers that int64 cannot hold.
+
+    Floats that may have been rounded are refused: integers are floats also where another row has a fraction or none.
+    """
+    if array.dtype.kind == "f":
+        exact = np.abs(array) < largest_exact(64)
+        expected = "a time in seconds, below 2**53 beside times with fractions or empty ones"
+        refuse_where(~exact, array, column, first_row=first_row, expected=expected)
+    if array.dtype == np.uint64:
+        refuse_where(array >= 2**63, array, column, first_row=first_row, expected="a time in seconds")
     return array.astype(np.int64)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn
-from apportion.data.columns import ColumnChoice, Columns, choose_columns
+from apportion.data.columns import ColumnChoice, Columns, choose_columns, refuse_uneven_guess
 from apportion.data.encoding import EncodedIds
 from apportion.data.frames import batches_of
 from apportion.data.interactions import Interactions
@@ -51,6 +51,7 @@ def read_file(
     with naming(path):
         source = open_table(path, columns=columns, separator=separator, table=table)
         chosen = choose_columns(source.names, choices)
+        refuse_uneven_guess(source, choices)
         reading = _Reading(chosen, rules or RowRules(), finish, untyped=source.untyped, ordered=source.ordered)
         kinds = reading.rules.kinds(_kinds(chosen), source.names, untyped=source.untyped)
         return source.scan(kinds, lambda batches, _: reading.gather(batches, left_out))

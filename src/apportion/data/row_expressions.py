@@ -375,6 +375,8 @@ def _cells(cells: pa.Array, name: str, held: Held, first_row: int) -> pa.Array:
         cells = with_decimal_points(pc.utf8_trim_whitespace(cells.cast(pa.large_string())))
     if pa.types.is_boolean(cells.type):
         cells = cells.cast(pa.int8())
+    if pa.types.is_decimal(cells.type):  # as written: a direct cast rounds by the number of digits of the column
+        cells = cells.cast(pa.string())
     if not pa.types.is_null(cells.type):
         position = first_failing(cells, casts_to(pa.float64()))
         if position is not None:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
-from apportion.data.sources import CellKind, Found, HeldKind, Opening, OpenTable, format_of, rows_say_schema
+from apportion.data.sources import (
+    Candidates,
+    CellKind,
+    Found,
+    HeldKind,
+    Opening,
+    OpenTable,
+    format_of,
+    rows_say_schema,
+)
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +71,12 @@ class _SeveralTables:
         first = self._parts[0]
         inside = first.table.held_kinds([name for name in names if name not in first.folders])
         return {name: inside.get(name, "text") for name in names}
+
+    def refuse_uneven(self, roles: Mapping[str, Candidates]) -> None:
+        """See `json_lines`: refuse files in which rows differ in the columns that could be guessed."""
+        for part in self._parts:
+            if (check := getattr(part.table, "refuse_uneven", None)) is not None:
+                check(roles)
 
     def scan(self, kinds: Mapping[str, CellKind], gather: Callable[[Iterable[pa.RecordBatch], int], Result]) -> Result:
         return gather(self._batches(kinds), len(self._parts))

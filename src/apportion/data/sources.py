@@ -48,6 +48,9 @@ CellKind = Literal["id", "number", "time", "text"]
 HeldKind = Literal["number", "text", "time", "other"]
 """What a column holds, judged by the head of the file."""
 
+Candidates = Callable[[Sequence[str]], list[str]]
+"""Given names of columns, returns those that could play a role."""
+
 ENTRY_POINTS = "apportion.table_formats"
 
 _BEGINNING_BYTES = 16

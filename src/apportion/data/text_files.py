@@ -20,13 +20,11 @@ from typing import Any
 from apportion.data.arrow_columns import EMPTY_WORDS, casts_to, first_failing, has_decimal_comma, is_truth
 from apportion.data.columns import usually
 from apportion.data.sources import CellKind, HeldKind
+from apportion.data.text_streams import SEPARATORS, SPACE, STAND_IN, open_bytes, opened_lines
 from apportion.data.vocabulary import bad_cell, shortened
 from apportion.errors import InputError
 
 _BLOCK_BYTES = 8 << 20
-_SEPARATORS = ("::", "\t", ",", ";", "|")
-_SPACE = " "  # any run of spaces and tabs
-_STAND_IN = "\x1f"  # ASCII "unit separator", which replaces a separator of several characters
 _FIRST_LINE_BYTES = 1 << 16  # read first; if the line with the names is longer, up to ...
 _LONGEST_FIRST_LINE = 1 << 24
 LINE_END = re.compile(r"\r\n|\r|\n")
@@ -34,11 +32,6 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # bytes that no line of text ha
 _EXCEL_SEPARATOR = re.compile(rb"(\xef\xbb\xbf)?sep=[^\r\n]\r?\n", re.IGNORECASE)  # a first line for Excel alone
 _ZIP = b"PK\x03\x04"
 _XZ = b"\xfd7zXZ\x00"
-_PACKED = (
-    ("gzip", re.compile(rb"\x1f\x8b")),
-    ("bz2", re.compile(rb"BZh[1-9]1AY&SY")),
-    ("zstd", re.compile(rb"\x28\xb5\x2f\xfd")),
-)  # how compressed files begin
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # UTF-32-LE begins as UTF-16-LE
 
 
@@ -50,11 +43,13 @@ class Layout:
         separator: the separator of columns.
         names: names of all columns.
         lines_before: number of lines before the first row of data, including the header.
+        separator_from_data: whether a row of data told the separator, so that no row may say another.
     """
 
     separator: str
     names: tuple[str, ...]
     lines_before: int
+    separator_from_data: bool = False
 
 
 def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separator: str | None) -> Layout:
@@ -67,11 +62,12 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
     """
     first = _first_line(path)
     line = first.line
+    guessed = separator is None and columns is not None
     if separator is None:
         if columns is not None:
             _refuse_several(line, len(columns))
-        separator = max(_SEPARATORS, key=line.count)
-        separator = separator if separator in line or not line.split()[1:] else _SPACE
+        separator = max(SEPARATORS, key=line.count)
+        separator = separator if separator in line or not line.split()[1:] else SPACE
     cells, n_lines = _cells(first.text, separator)
     if columns is not None:
         if len(columns) != len(cells):
@@ -80,16 +76,16 @@ def see_layout(path: Path, columns: list[str] | tuple[str, ...] | None, separato
         if tuple(columns) == cells or _are_names(cells):
             problem = f"The first line {shortened(line)} holds the names of the columns, not data"
             raise InputError(problem, argument="columns", remedy="leave out")
-        return Layout(separator, tuple(columns), lines_before=first.before)
+        return Layout(separator, tuple(columns), first.before, separator_from_data=guessed)
     if all(is_number(cell) for cell in cells):
         problem = f"The first line {shortened(line)} holds numbers, not column names"
         raise InputError(problem, argument="columns", remedy="name the columns with")
-    return Layout(separator, cells, lines_before=first.before + n_lines)
+    return Layout(separator, cells, first.before + n_lines)
 
 
 def _refuse_several(line: str, n_columns: int) -> None:
     """Refuse to guess a separator by a row of data where several give as many cells: another row might say another."""
-    fitting = [each for each in _SEPARATORS if line.count(each) == n_columns - 1] if n_columns > 1 else []
+    fitting = [each for each in SEPARATORS if line.count(each) == n_columns - 1] if n_columns > 1 else []
     if len(fitting) > 1:
         problem = f"It is not clear what separates the columns: {' or '.join(map(repr, fitting))}; "
         raise InputError(problem + "write a first line with their names.", argument=None)
@@ -97,14 +93,14 @@ def _refuse_several(line: str, n_columns: int) -> None:
 
 def _cells(text: str, separator: str) -> tuple[tuple[str, ...], int]:
     """Return the cells of the first line, and how many lines of text it takes: a name in quotes may hold an end."""
-    if len(separator) == 1 and separator != _SPACE:
+    if len(separator) == 1 and separator != SPACE:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
         try:
             return tuple(cell.strip() for cell in next(lines)), lines.line_num
         except csv.Error:  # quotation marks that are no quotation
             pass
     line = LINE_END.split(text, maxsplit=1)[0]
-    split = line.split() if separator == _SPACE else line.split(separator)
+    split = line.split() if separator == SPACE else line.split(separator)
     return tuple(cell.strip().strip('"') for cell in split), 1
 
 
@@ -136,7 +132,7 @@ class TextColumns:
 
         separator = self.layout.separator
         return csv.open_csv(
-            _opened(self.path, separator),
+            opened_lines(self.path, separator, alone=self.layout.separator_from_data),
             read_options=csv.ReadOptions(
                 use_threads=self.in_threads,
                 block_size=_BLOCK_BYTES,
@@ -144,7 +140,7 @@ class TextColumns:
                 skip_rows=self.layout.lines_before,
             ),
             parse_options=csv.ParseOptions(
-                delimiter=separator if len(separator) == 1 else _STAND_IN,
+                delimiter=separator if len(separator) == 1 else STAND_IN,
                 invalid_row_handler=self._refuse_row,
             ),
             convert_options=csv.ConvertOptions(
@@ -193,12 +189,21 @@ class TextColumns:
             self.in_threads, self._malformed = False, None
             return types
         self.name_malformed_row()
-        row, name, cell = self._first_mismatch(types)
+        row, name, cell = self._first_mismatch_or_none(types)
         if name is None:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "number" and (has_decimal_comma(cell or "") or is_truth(cell or "")):
             return {**types, name: pa.string()}  # read such numbers from text
         raise bad_cell(name, cell, row, "a number")
+
+    def _first_mismatch_or_none(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
+        """Return the same as `_first_mismatch`, and nothing if the rows cannot be told apart."""
+        import pyarrow as pa
+
+        try:
+            return self._first_mismatch(types)
+        except pa.ArrowInvalid:
+            return 0, None, None
 
     def _first_mismatch(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Return row, column and cell of the first cell that is not of its column's type."""
@@ -286,16 +291,6 @@ def held_by(cell: str | None) -> HeldKind:
     return "time"
 
 
-def open_bytes(path: Path) -> Any:
-    """Return the file's bytes, decompressed if they begin as gzip, bzip2 or Zstandard do, whatever the file's name."""
-    import pyarrow as pa
-
-    with path.open("rb") as stream:
-        beginning = stream.read(16)
-    packed = next((how for how, mark in _PACKED if mark.match(beginning)), None)
-    return pa.input_stream(str(path), compression=packed)
-
-
 def refuse_other_encodings(beginning: bytes) -> None:
     """Refuse archives, UTF-16, UTF-32 and binary files by their first bytes.
 
@@ -351,66 +346,3 @@ def _beginning(path: Path) -> bytes:
             more = stream.read(_FIRST_LINE_BYTES)
             beginning += more
     return beginning
-
-
-def _opened(path: Path, separator: str) -> Any:
-    """Return the file's bytes with a single byte instead of a long separator or a run of spaces."""
-    import pyarrow as pa
-
-    if separator == _SPACE:
-        return pa.PythonFile(_Collapsing(open_bytes(path)), mode="r")
-    if len(separator) == 1:
-        return open_bytes(path)
-    return pa.PythonFile(_Replacing(open_bytes(path), separator.encode()), mode="r")
-
-
-class _Collapsing(io.RawIOBase):
-    """A stream in which every run of spaces and tabs is one space, and lines neither begin nor end with one."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._held = stream, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return whole lines of about `size` bytes in total; empty only at the end."""
-        while True:
-            fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
-            whole, _, self._held = (self._held + fresh).rpartition(b"\n")
-            if not fresh:
-                whole, self._held = whole or self._held, b""
-            if whole or not fresh:
-                tidy = [b" ".join(line.split()) for line in whole.split(b"\n")]
-                return b"\n".join(tidy) + b"\n" if whole else b""
-
-
-class _Replacing(io.RawIOBase):
-    """A stream in which every `separator` is replaced, even across the edge of two reads."""
-
-    def __init__(self, stream: Any, separator: bytes) -> None:
-        self._stream, self._separator, self._held = stream, separator, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most `size` bytes; empty only at the end."""
-        while True:
-            fresh: bytes = self._stream.read(max(1, size - len(self._held)) if size >= 0 else None)
-            if _STAND_IN.encode() in fresh:
-                raise InputError(
-                    f"The file holds the character {_STAND_IN!r}, which stands for the separator.", argument=None
-                )
-            *finished, rest = (self._held + fresh).split(self._separator)
-            keep = _unfinished(rest, self._separator) if fresh else 0
-            self._held = rest[len(rest) - keep :]
-            done = _STAND_IN.encode().join([*finished, rest[: len(rest) - keep]])
-            if done or not fresh:
-                return done
-
-
-def _unfinished(raw: bytes, separator: bytes) -> int:
-    """Return how many bytes at the end of `raw` may be the beginning of a separator."""
-    lengths = range(len(separator) - 1, 0, -1)
-    return next((length for length in lengths if raw.endswith(separator[:length])), 0)

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from apportion.data.sources import CellKind, HeldKind, Opening, held_kind, rows_of
-from apportion.data.text_files import open_bytes
+from apportion.data.sources import Candidates, CellKind, HeldKind, Opening, held_kind, rows_of
+from apportion.data.text_streams import open_bytes
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PART_BYTES: Final = 8 << 20
 _ENDINGS: Final = (".jsonl", ".ndjson")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst")
 
@@ -51,8 +52,22 @@ class _OpenJson:
 
         wanted = pa.schema([(name, self._type(name, kind)) for name, kind in kinds.items()])
         with self._opened(wanted) as reader:
-            times = [name for name, kind in kinds.items() if kind == "time"]
-            return gather((_unrounded(batch.select(list(kinds)), times) for batch in reader), 0)
+            return gather((batch.select(list(kinds)) for batch in reader), 0)
+
+    def refuse_uneven(self, roles: Mapping[str, Candidates]) -> None:
+        """Refuse a file in which some rows lack a column that a guess could take, or the first lines do.
+
+        A column of times may be empty in some rows, which then have no time, but there is one at most.
+        """
+        for found in _filled_columns(self._file):
+            for role, chosen in roles.items():
+                named = chosen(self.names)
+                others = [name for name in chosen(list(found)) if name not in named]
+                doubtful = others or (
+                    named[1:] if role == "timestamp" else [name for name in named if not found.get(name, False)]
+                )
+                if doubtful:
+                    raise _unclear(role, doubtful[0])
 
     def read_all(self, id_column: str) -> pa.Table:
         with self._opened(self._schema) as reader:
@@ -82,6 +97,38 @@ class _OpenJson:
             raise InputError(problem, argument=None) from None
 
 
+def _filled_columns(file: Path) -> Iterator[dict[str, bool]]:
+    """Return, for each part of the file, its columns, and whether each is filled in all of its rows."""
+    import pyarrow as pa
+    import pyarrow.json as json
+
+    for part in _whole_lines(file):
+        try:
+            table = json.read_json(pa.BufferReader(part))
+        except pa.ArrowInvalid as error:
+            said = str(error).splitlines()[0].removeprefix("JSON parse error: ")
+            problem = f"The columns of the JSON lines cannot be guessed ({said}); name them."
+            raise InputError(problem, argument=None) from None
+        yield {name: not table[name].null_count for name in table.column_names}
+
+
+def _whole_lines(file: Path) -> Iterator[bytes]:
+    """Return the file in parts of whole lines."""
+    held = b""
+    with open_bytes(file) as stream:
+        while fresh := stream.read(_PART_BYTES):
+            whole, end, held = (held + fresh).rpartition(b"\n")
+            if whole.strip():
+                yield whole + end
+    if held.strip():
+        yield held
+
+
+def _unclear(role: str, name: str) -> InputError:
+    problem = f"Column {name!r} is empty in some rows, and rows of JSON lines say which columns there are"
+    return InputError(problem, argument=role, remedy="name the column with")
+
+
 def _without_guesses(schema: pa.Schema) -> pa.Schema:
     """Return a schema in which text that looks like dates is text."""
     import pyarrow as pa
@@ -90,23 +137,6 @@ def _without_guesses(schema: pa.Schema) -> pa.Schema:
         return pa.string() if pa.types.is_temporal(held) else held
 
     return pa.schema([(field.name, written(field.type)) for field in schema])
-
-
-def _unrounded(batch: pa.RecordBatch, times: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch. Refuse times that are floats because another row has a fraction, and may have been rounded."""
-    import numpy as np
-    import pyarrow as pa
-
-    from apportion.data.encoding import refuse_where
-    from apportion.data.vocabulary import largest_exact
-
-    for name in times:
-        cells = batch.column(name)
-        if pa.types.is_floating(cells.type):
-            numbers = cells.to_numpy(zero_copy_only=False)
-            beyond = np.abs(numbers) >= largest_exact(64)
-            refuse_where(beyond, numbers, name, first_row=1, expected="a time below 2**53 beside times with fractions")
-    return batch
 
 
 def _from_one(message: str) -> str:

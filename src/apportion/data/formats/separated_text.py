@@ -18,10 +18,10 @@ from apportion.data.text_files import (
     Layout,
     TextColumns,
     held_by,
-    open_bytes,
     refuse_other_encodings,
     see_layout,
 )
+from apportion.data.text_streams import open_bytes
 from apportion.errors import InputError
 
 if TYPE_CHECKING:

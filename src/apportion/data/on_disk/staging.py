@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apportion.data.arrow_columns import IdColumn, TimeColumn, ValueColumn, refuse_nulls, texts_of
+from apportion.data.arrow_columns import EMPTY_WORDS, IdColumn, TimeColumn, ValueColumn, refuse_nulls, texts_of
 from apportion.data.arrow_texts import is_text
 from apportion.data.encoding import EncodedIds
 from apportion.data.on_disk.manifest import KeptKind
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER
 from apportion.data.sources import CellKind, OpenTable
+from apportion.data.text_files import held_by
 from apportion.data.user_keys import buckets_of, sampling_keys
+from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,11 +46,14 @@ class ShardColumns:
         user: of users.
         item: of items; None without.
         kept: further columns.
+        guessed: those of them whose kind is that of their first cell. Then all cells must be of this kind: else one
+            user's cell would decide how the cells of others are stored.
     """
 
     user: str
     item: str | None
     kept: Mapping[str, KeptKind]
+    guessed: frozenset[str] = frozenset()
 
     @property
     def cells(self) -> dict[str, CellKind]:
@@ -155,6 +160,8 @@ def _checked(batch: pa.RecordBatch, first: int, number: int, columns: ShardColum
     else:
         table[ITEM] = _cells(_ids(batch, columns.item, "item", first, untyped))
     for name, kind in columns.kept.items():
+        if name in columns.guessed and kind != "number":
+            _refuse_other_kinds(batch.column(name), name, kind, first + 1)
         table[KEPT + name] = _kept(batch.column(name), name, kind, first + 1)
     return pa.table(table)
 
@@ -172,6 +179,18 @@ def _cells(ids: EncodedIds) -> Any:
         return ids.vocabulary.ids[ids.codes]
     names = pa.array(list(ids.vocabulary), pa.large_string())
     return pa.DictionaryArray.from_arrays(pa.array(ids.codes), names)
+
+
+def _refuse_other_kinds(cells: pa.Array, name: str, kind: KeptKind, first_row: int) -> None:
+    """Refuse a cell that says something else than the first cell of its column: a number, a date or other text."""
+    import pyarrow as pa
+
+    coded = cells.cast(pa.large_string()).dictionary_encode()
+    other = [text.strip().lower() not in EMPTY_WORDS and held_by(text) != kind for text in coded.dictionary.to_pylist()]
+    if any(other):
+        row = int(np.argmax(np.append(other, False)[coded.indices.fill_null(len(other)).to_numpy()]))
+        expected = f"{kind}, as in the first row, or the kind of the column: --keep {name}:text"
+        raise bad_cell(name, cells[row].as_py(), first_row + row, expected)
 
 
 def _kept(cells: pa.Array, name: str, kind: KeptKind, first_row: int) -> Any:

@@ -1,0 +1,273 @@
+"""Files that are not tidy: what one user wrote does not change how another user's rows are read, or is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from apportion.cli.loading import load_data
+from apportion.cli.options import DataOptions
+from apportion.cli.shard import shard
+from apportion.data import Interactions
+from apportion.data.arrow_columns import _as_floats, texts_of
+from apportion.data.encoding import finite_float32
+from apportion.data.on_disk.queries import QueryTable
+from apportion.data.row_rules import RowRules
+from apportion.data.tables import read_table
+from apportion.data.text_streams import _Quoted
+from apportion.errors import InputError
+
+OTHERS = [f"u{user},i{item},{1 + (user + item) % 5}" for user in range(8) for item in range(3)]
+
+
+def of_others(data):
+    others = data.users != data.user_ids.find(["zz"])[0]
+    users, items = (ids.ids_of(codes[others]).tolist() for ids, codes in
+                    ((data.user_ids, data.users), (data.task_ids, data.tasks)))  # fmt: skip
+    return sorted(zip(users, items, data.values[others].tolist(), strict=True))
+
+
+def csv_of(path, lines, header="user,item,rating"):
+    path.write_text("\n".join([*([header] if header else []), *lines]) + "\n")
+    return path
+
+
+# -- quotation marks --
+
+
+@pytest.mark.parametrize(
+    ("own", "later"),
+    [
+        (['zz,"i0,3'], ['u9,5" tall,4']),
+        (['zz,"i0,3'], []),
+        (["zz,i0,3", 'zz,"i1"x,3'], ['u9,"a",1']),
+        (['zz,5",3'], []),
+    ],
+)
+def test_a_quotation_mark_that_may_swallow_rows_of_others_is_refused(tmp_path, own, later):
+    path = csv_of(tmp_path / "a.csv", [*OTHERS[:6], *own, *OTHERS[6:], *later])
+    with pytest.raises(InputError, match="A quotation mark is"):
+        load_data(path, DataOptions())
+
+
+def test_cells_in_quotes_may_hold_separators_ends_of_lines_and_doubled_marks(tmp_path):
+    own = ['zz,"i,\n""0""",3', 'zz,"",4', '"zz","""",5']
+    path = csv_of(tmp_path / "a.csv", [*OTHERS[:6], *own, *OTHERS[6:]])
+    data = load_data(path, DataOptions()).data
+    assert set(data.task_ids) == {"i0", "i1", "i2", 'i,\n"0"', '"'}
+    assert of_others(data) == of_others(load_data(csv_of(tmp_path / "b.csv", OTHERS), DataOptions()).data)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_marks_are_judged_alike_wherever_reads_end(size):
+    def verdict(raw):
+        stream = _Quoted(io.BytesIO(raw), b",")
+        try:
+            return b"".join(iter(lambda: stream.read(size), b"")) == raw
+        except InputError:
+            return "refused"
+
+    good = b'\xef\xbb\xbf"a","b""c"\r\n"","d\n,e"\n"""",f\n"g"'
+    assert verdict(good) is True
+    for bad in (b'a"b,c\n', b'"a"b,c\n', b'"a,c\n', b'"a" ,c\n', b'a, "c"\n', b'"a""', good + b'h"'):
+        assert verdict(bad) == "refused"
+
+
+@pytest.mark.parametrize(("first", "second"), [("u0 5\n", "u1, 5\n"), ("u0 5\n", "u1\t5\n")])
+def test_a_row_that_separates_by_a_space_does_not_speak_for_others(tmp_path, first, second):
+    (tmp_path / "a.csv").write_text(first + second * 3)
+    with pytest.raises(InputError, match="It is not clear what separates the columns: spaces or"):
+        load_data(tmp_path / "a.csv", DataOptions(columns="user,item"))
+
+
+def test_a_row_longer_than_a_block_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("apportion.data.text_files._BLOCK_BYTES", 64)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_data(csv_of(tmp_path / "a.csv", [*OTHERS, f"zz,{'x' * 500},3"]), DataOptions())
+
+
+# -- numbers --
+
+
+def test_digits_of_another_cell_do_not_round_a_decimal():
+    cells = [Decimal(f"{k}.{3 * k:03d}") for k in range(1, 30)]
+    own = Decimal("0.123456789012345678")
+    kept = [
+        Interactions.from_frame(
+            pa.table({"user": ["a", "b"] * n, "item": list(range(2 * n)), "rating": column}),
+            rules=RowRules("rating = '3.009' or rating = '20.06'"),
+        ).values.tolist()
+        for n, column in ((15, [*cells, Decimal(1)]), (16, [*cells, own, own, own]))
+    ]
+    assert kept[0] == kept[1] == [np.float32(3.009), np.float32(20.06)]
+    wide = _as_floats(pa.array([*cells, own]), "x", 1)[:-1]
+    np.testing.assert_array_equal(wide, [float(cell) for cell in cells])
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(("zone", "said"), [(None, ""), ("UTC", "Z"), ("Asia/Kolkata", "+0530")])
+def test_digits_of_another_time_do_not_change_a_time_as_text(unit, zone, said):
+    cells = (
+        pa.array(["2026-01-01 10:00:00", "2026-01-01 10:00:10"]).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
+    )
+    hour = "15:30" if zone == "Asia/Kolkata" else "10:00"
+    assert texts_of(cells, "x", 1).to_pylist() == [f"2026-01-01 {hour}:00{said}", f"2026-01-01 {hour}:10{said}"]
+    half = pa.array(["2026-01-01 10:00:00.500"]).cast(pa.timestamp("us"))
+    assert texts_of(half, "x", 1).to_pylist() == ["2026-01-01 10:00:00.5"]
+
+
+@pytest.mark.parametrize("own", [Decimal(1), Decimal("0.123456789012345678")])
+def test_digits_of_another_cell_do_not_change_which_rows_an_expression_keeps(own):
+    cells = [Decimal(f"{k}.{3 * k:03d}") for k in range(1, 30)]
+    frame = pa.table({"user": [*map(str, cells), "zz"], "item": ["i"] * 30, "rating": [*cells, own]})
+    for cell in cells:
+        read = Interactions.from_frame(frame, rules=RowRules(f"rating = {cell}"), single_user=True)
+        assert list(read.user_ids) == [str(cell)]
+
+
+def test_large_integers_become_the_same_values_beside_a_fraction():
+    whole = np.array([2**53 - 1, 2**60 + 2**36 + 1, 7], np.int64)
+    np.testing.assert_array_equal(
+        finite_float32(whole, "x", first_row=1), finite_float32(whole * 1.0, "x", first_row=1)
+    )
+
+
+def test_times_that_an_empty_cell_turned_into_floats_are_refused_where_they_may_be_rounded():
+    late = 1_600_000_000_000_000_001
+    columns = {"user": ["a", "a", "b"], "item": ["i", "i", "j"], "rating": [1, 2, 3]}
+    rules = RowRules(missing="drop", repeats="last", loose_times=True)
+    exact = pd.DataFrame({**columns, "timestamp": [late + 1, late, 5]})
+    assert Interactions.from_frame(exact, rules=rules).values.tolist() == [1.0, 3.0]
+    with pytest.raises(InputError, match="below 2\\*\\*53"):
+        Interactions.from_frame(pd.DataFrame({**columns, "timestamp": [late + 1, late, None]}), rules=rules)
+
+
+def test_an_empty_time_in_a_polars_frame_counts_as_before_all_others():
+    frame = pl.DataFrame(
+        {"user": ["a", "a", "b"], "item": ["i", "i", "j"], "rating": [1, 2, 3], "time": ["2026-01-01", None, "x"]}
+    )
+    read = Interactions.from_frame(frame, rules=RowRules(repeats="last", loose_times=True))
+    assert read.values.tolist() == [1.0, 3.0]
+
+
+# -- names of columns that rows give --
+
+
+def json_of(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def json_rows(*names):
+    return [dict(zip(names, [f"u{user}", f"i{item}", 1 + user % 5, user], strict=False)) for user in range(6)
+            for item in range(3)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "own"),
+    [
+        (("user", "item"), {"user": "zz", "item": "i0", "rating": 3}),
+        (("username", "item", "rating"), {"username": "zz", "uid": "zz", "item": "i0", "rating": 3}),
+        (("user", "movie", "rating"), {"user": "zz", "movie": "i0", "item": "i0", "rating": 3}),
+        (("user", "item", "rating", "zeitstempel"), {"user": "zz", "item": "i0", "rating": 3, "timestamp": 5}),
+    ],
+)
+def test_a_name_in_the_rows_of_one_user_does_not_change_which_columns_are_read(tmp_path, names, own):
+    others = json_rows(*names)
+    assert load_data(json_of(tmp_path / "a.jsonl", others), DataOptions()).data.n_observations == len(others)
+    for rows in ([own, *others], [*others, own]):
+        with pytest.raises(InputError, match=r"is empty in some rows|could each be the"):
+            load_data(json_of(tmp_path / "b.jsonl", rows), DataOptions())
+
+
+@pytest.mark.parametrize("lacks", ["rating", "timestamp"])
+def test_rows_of_one_user_that_fill_the_first_block_do_not_hide_a_column(tmp_path, lacks):
+    own = {"user": "zz", "item": "i0", "rating": 3, "timestamp": 1, "text": "x" * 5000}
+    own.pop(lacks)
+    path = json_of(tmp_path / "a.jsonl", [*[own] * 300, *json_rows("user", "item", "rating", "timestamp")])
+    with pytest.raises(InputError, match=f"Column '{lacks}' is empty in some rows"):
+        load_data(path, DataOptions())
+
+
+def test_a_column_of_times_in_which_all_are_empty_changes_nothing(tmp_path):
+    others = json_rows("user", "item", "rating")
+    read = [
+        of_others(load_data(json_of(tmp_path / "a.jsonl", rows), DataOptions()).data)
+        for rows in (others, [*others, {"user": "zz", "item": "i0", "rating": 3, "timestamp": None}])
+    ]
+    assert read[0] == read[1]
+
+
+def test_columns_that_are_named_need_not_be_in_all_rows(tmp_path):
+    named = DataOptions(user="user", item="item", value="rating", timestamp="timestamp")
+    others = json_rows("user", "item", "rating", "timestamp")
+    read = [
+        of_others(load_data(json_of(tmp_path / "a.jsonl", rows), named).data)
+        for rows in (others, [*others, {"user": "zz", "item": "i0", "score": 3}])
+    ]
+    assert read[0] == read[1]
+
+
+def test_a_second_column_of_times_in_a_folder_of_json_is_refused(tmp_path):
+    others = json_rows("user", "item", "rating", "timestamp")
+    for name in ("a", "b"):
+        json_of(tmp_path / f"{name}.jsonl", [*others, {"user": "zz", "item": name, "rating": 3, "ts": 5}])
+    with pytest.raises(InputError, match="It is not clear which column holds times"):
+        load_data(tmp_path, DataOptions())
+
+
+# -- columns that `shard` keeps --
+
+
+def sharded(path, *keep):
+    out = path.parent / "folder"
+    arguments = [str(path), "--out", str(out), "--user", "user", *(part for name in keep for part in ("--keep", name))]
+    result = CliRunner().invoke(shard, arguments)
+    if result.exception is not None:
+        raise result.exception
+    table = read_table(out, user="user", columns={"g": "text"})
+    return sorted(np.array(list(table.texts["g"].vocabulary))[table.texts["g"].codes].tolist())
+
+
+@pytest.mark.parametrize("own", ["abc", "2026-01-01"])
+def test_the_first_cell_does_not_decide_how_cells_of_others_are_stored(tmp_path, own):
+    others = [f"u{user},{1 + user % 4}.0" for user in range(8)]
+    path = csv_of(tmp_path / "a.csv", [f"zz,{own}", *others], "user,g")
+    with pytest.raises(InputError, match="--keep g:text"):
+        sharded(path, "g")
+    assert sharded(path, "g:text") == sorted([own, *(line.split(",")[1] for line in others)])
+
+
+def test_text_without_numbers_is_kept_as_it_is(tmp_path):
+    path = csv_of(tmp_path / "a.csv", ["zz,NA", *(f"u{user},g{user % 2}" for user in range(4))], "user,g")
+    assert sharded(path, "g") == ["NA", "g0", "g0", "g1", "g1"]
+
+
+@pytest.mark.parametrize("own", [[], ["zz,i0,abc"]])
+@pytest.mark.parametrize("asked", ["'{}'", "read_csv('{}')", "read_csv('{}', types={{'user': 'VARCHAR'}})"])
+def test_a_query_does_not_guess_columns_from_rows(tmp_path, asked, own):
+    path = csv_of(tmp_path / "a.csv", [*OTHERS, *own], "user,item,g")
+    with pytest.raises(InputError, match="DuckDB guesses the columns"):
+        QueryTable(f"SELECT * FROM {asked.format(path)}", None)
+    named = "{'user': 'VARCHAR', 'item': 'VARCHAR', 'g': 'VARCHAR'}"
+    read = QueryTable(f"SELECT * FROM read_csv('{path}', header = true, columns = {named})", None).read_all("user")
+    assert read["g"].to_pylist()[: len(OTHERS)] == [line.split(",")[2] for line in OTHERS]
+
+
+# -- what is said --
+
+
+@pytest.mark.parametrize(("named", "said"), [(None, True), ("timestamp", False)])
+def test_what_counts_as_a_time_is_said_where_nobody_named_the_column(tmp_path, named, said):
+    lines = [f"{line},2026-01-0{1 + k % 3}" for k, line in enumerate(OTHERS)]
+    path = csv_of(tmp_path / "a.csv", lines, "user,item,rating,timestamp")
+    remarks = load_data(path, DataOptions(user="user", item="item", value="rating", timestamp=named)).remarks
+    assert any("Times in timestamp: seconds, or dates" in remark for remark in remarks) is said
