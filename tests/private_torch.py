@@ -91,12 +91,13 @@ def squared(outputs, targets):
 class Words(nn.Module):
     """Looks two words up in a table, by the first two inputs of a row, and sums over them."""
 
-    def __init__(self, dropout=0.0):
+    def __init__(self, dropout=0.0, n_words=8):
         super().__init__()
-        self.table, self.out = nn.Embedding(8, 4), nn.Linear(4, 1)
+        self.n_words = n_words
+        self.table, self.out = nn.Embedding(n_words, 4), nn.Linear(4, 1)
 
     def forward(self, rows):
-        words = (rows[:, :2].detach() * 1000).long() % 8
+        words = (rows[:, :2].detach() * 1000).long() % self.n_words
         return self.out(self.table(words)).sum(1)
 
 
@@ -104,12 +105,12 @@ def network(dropout=0.0):
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 1))
 
 
-def trainer(network=network, optimizer=DPSGD, dropout=0.0, **settings):
+def trainer(network=network, optimizer=DPSGD, dropout=0.0, narrow=False, **settings):
     """Trainers of a small network."""
 
     def make(**given):
         torch.manual_seed(0)
-        module = network(dropout).double()
+        module = network(dropout) if narrow else network(dropout).double()
         chosen = optimizer(module.parameters(), lr=0.05)
         defaults = {"epsilon": 2.0, "delta": 1e-5, "steps": 3, "rows_at_once": 40}
         return PrivateTrainer(module, chosen, squared, **{**defaults, **settings, **given})
@@ -123,6 +124,7 @@ PRIVATE_TRAINERS = {
     "trained module, clip by a quantile": trainer(clip=QuantileClip(0.2)),
     "trained module, means of rows, declared number": trainer(mean_of_rows=True, n_units=12),
     "trained module, dropout, released loss": trainer(dropout=0.5, losses=ReleasedLoss(2.0, 0.1)),
+    "trained module, a large table in float32": trainer(partial(Words, n_words=9000), narrow=True),
 }
 
 
