@@ -93,6 +93,7 @@ def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(r
     rows, users = ((folder / name).read_text(encoding="utf-8") for name in ("rows.html", "users.html"))
     # two standard deviations of the sum of two Laplace variables of scale 1/0.2
     assert "up to about 21 users of one size are lost in the noise. Lower --max-size, now 64" in rows
+    assert "A user with more than 64 rows counts as one with 64: if there are such users, the interval is not" in rows
     assert "One such user could move the mean by up to" in rows
     assert "lost in the noise" not in users
 

@@ -21,6 +21,7 @@ from apportion.statistics.user_parts import (
     ClippedDistances,
     DeviationClasses,
     HighAndLow,
+    SquaredDeviations,
     StratumWeights,
     UserMeans,
 )
@@ -129,6 +130,18 @@ def test_one_user_is_in_one_octave_of_distance_a_column_whatever_its_rows_hold()
     assert (rows.sum(axis=(1, 3, 4))[:, 0] / 2 == (sizes > 1)).all()
 
 
+def test_one_user_moves_squared_distances_by_at_most_one_a_column_whatever_its_rows_hold():
+    owners, weights, sizes = strata_of_some_rows()
+    centres, reach = np.array([0.5, 0.7]), np.array([0.4, 9.0])
+    rows = SquaredDeviations(weights.means, 15.0, centres, reach)(owners, None)[0]
+    assert rows.shape == (40, 2)
+    assert (rows >= 0).all()
+    assert (rows <= 1).all()
+    assert (rows[:, 0] == 1).any()
+    distances = np.minimum(sizes, 15)[:, None] * (weights.means(owners)[1] - centres)
+    assert rows == pytest.approx(np.minimum(np.square(distances / reach), 1))
+
+
 def test_one_user_adds_one_to_the_sums_by_size_whatever_its_rows_hold():
     values, groups = some_rows(40, columns=3)
     values[groups == 0] = [99.0, -99.0, 3.0]
@@ -158,6 +171,32 @@ def test_a_population_is_less_certain_than_its_users():
         a_mean(epsilon=20.0, interval_for=interval).fit(values, users=groups) for interval in ("rows", "population")
     )
     assert np.ptp(population.interval_) > 1.5 * np.ptp(data.interval_)
+
+
+def test_an_interval_for_a_population_follows_what_users_differ_by_and_not_how_wide_the_range_is():
+    rng = np.random.default_rng(5)
+    users = np.arange(3000)
+    values = rng.normal(20.0, 5.0, len(users))
+    widths = [
+        np.ptp(
+            UserMean(1.0, value_range=(0, high), of="users", interval_for="population", noise=SeededNoise(1))
+            .fit(values, users=users)
+            .interval_
+        )
+        for high in (60, 500)
+    ]
+    assert widths[1] < 4 * widths[0]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_intervals_hold_where_many_users_lie_at_the_end_of_the_range(share):
+    users = np.arange(900)
+    values = (users < share * len(users)) * 1.0
+    held = 0
+    for seed in range(40):
+        found = UserMean(0.5, value_range=(0, 1), of="users", noise=SeededNoise(seed)).fit(values, users=users)
+        held += found.interval_[0] <= values.mean() <= found.interval_[1]
+    assert held >= 30
 
 
 def test_the_statement_names_the_target_and_protects_sizes():

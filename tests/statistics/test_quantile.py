@@ -299,3 +299,12 @@ def test_bounds_far_from_the_median_hold_where_values_go_with_sizes_by_much():
         found = made.fit(values, users=users)
         off = abs(float((values < float(found.quantiles_)).mean()) - 0.9)
         assert off <= float(found.rank_error_) < 0.2
+
+
+def test_the_statement_says_on_which_data_the_constants_were_chosen():
+    tuned = {
+        weights: a_quantile(weights=weights).fit(some_values(), users=GROUPS).statement_.tuning
+        for weights in ("target", "paper")
+    }
+    assert "developed on Exam" in tuned["target"]
+    assert "not chosen on any data" in tuned["paper"]

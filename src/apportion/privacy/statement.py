@@ -33,8 +33,8 @@ DEFAULTS = (
 )
 STATISTICS_DEFAULTS = (
     "library defaults: constants and functions of public and released quantities, developed on Exam, ScotsSec, "
-    "egsingle, School, drugs, InstEval and generated data; nothing was chosen by looking at these data, unless they "
-    "are among those"
+    "egsingle, School, drugs, InstEval, MovieLens, FilmTrust, News Popularity, Amazon Beauty, Penn Treebank, MNIST, "
+    "E2E and generated data; nothing was chosen by looking at these data, unless they are among those"
 )
 
 

@@ -31,6 +31,7 @@ from apportion.estimators.frames import is_elsewhere, rows_of_frame
 from apportion.privacy import Base, PublicRowWeights, Purpose, Session
 from apportion.privacy.purposes import ReleaseName, Stage
 from apportion.privacy.ranks import Candidates
+from apportion.privacy.statement import STATISTICS_DEFAULTS
 from apportion.statistics.quantile_line import line_of, points_of
 from apportion.statistics.quantile_search import PointSearch, halvings
 from apportion.statistics.rank_caps import RankCap, rank_cap
@@ -149,6 +150,9 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
         share = session.plan(**fractions).one("sizes") if fractions else None
         epsilon = session.budget.epsilon * (1 - sum(fractions.values())) / halvings(len(sought))
         return self._bounded(users, _trade_off(sought, epsilon), session, share), sought, None
+
+    def _words_on_defaults(self) -> str:
+        return STATISTICS_DEFAULTS if self.weights == "target" else super()._words_on_defaults()
 
     def _name(self, number: int) -> ReleaseName:
         of = f"quantiles of {self.of}" if self.weights == "target" else "quantiles by the paper's weights"

@@ -54,7 +54,8 @@ _TYPICAL_CLIP = 0.45  # C/h, before distances are known
 _DOUBTFUL = 2.0  # standard deviations of the noise in numbers of users, up to which clips are not below what is usual
 _UNSURE = 0.15  # how much of what clipping takes away is not known from counts by octave
 _MISJUDGED = 0.3  # standard deviation of what clipping takes, over what counts by octave say
-_SHOWN = 2.2  # standard deviations by which a net loss must stand out of its noise
+_PILED = 0.3  # part of the sums of the last octave that may lie at its end
+_REACH = 2.0  # up to how many clips distances count in full for how much users differ
 _STANDS_OUT = 2.5  # standard deviations by which the weight of all users must stand out of its noise
 _MOST_USERS = 1e12  # no sum of what users add, each at most 1, is larger
 _WITHIN = (np.arange(8) + 0.5) / 8  # steps of an octave of distances
@@ -91,6 +92,8 @@ class _Strata:
         sums: for each column, the sums of distances from a centre.
         clipped: for each column, the standard deviation of what clipping took from all sums.
         distances: of each column's sums from a centre, if they were released.
+        reach: for each column, a distance beyond which few sums lie.
+        beyond: for each column, by how much squared distances are more than if none were longer than that.
     """
 
     strata: SizeStrata
@@ -98,6 +101,8 @@ class _Strata:
     sums: list[CentredSums]
     clipped: Floats
     distances: list[UserDistances]
+    reach: Floats
+    beyond: Floats
 
     @property
     def clear(self) -> bool:
@@ -194,7 +199,8 @@ class TargetMean:
         variances = noisy.variance * np.square(strata.bounds)
         sums = [CentredSums.of_both(*each, variances) for each in zip(high, low, strict=True)]
         total = (high + low).mean(axis=0), 2 * variances / self.columns
-        return _Strata(strata, total, sums, np.zeros(self.columns), [])
+        none = np.zeros(self.columns)
+        return _Strata(strata, total, sums, none, [], np.full(self.columns, strata.cap), none)
 
     def _clipped(self, sums: _SumsByClass, strata: SizeStrata, share: float) -> _Strata:
         """Clipped sums around a first centre by stratum."""
@@ -211,16 +217,17 @@ class TargetMean:
         noisy = self._released(self._name, form, self._share("mean", share))
         *tops, bottoms = noisy.values.reshape(self.columns + 1, -1)
         bottoms, of_bottoms = bottoms * strata.bounds / part, noisy.variance * np.square(strata.bounds / part)
-        net, stddevs = _losses(counts, stddev, clips, furthest)
+        reach = np.minimum(_REACH * clips.max(axis=1), furthest[:, 0])
         distances = [
             UserDistances(each.sum(axis=1), math.sqrt(2) * stddev, end)
             for each, end in zip(counts, furthest, strict=True)
         ]
         found = [
-            CentredSums(top * clip + lost, bottoms, noisy.variance * np.square(clip), of_bottoms, float(centre))
-            for top, clip, lost, centre in zip(tops, clips, net, centres, strict=True)
+            CentredSums(top * clip, bottoms, noisy.variance * np.square(clip), of_bottoms, float(centre))
+            for top, clip, centre in zip(tops, clips, centres, strict=True)
         ]
-        return _Strata(strata, (bottoms, of_bottoms), found, np.hypot.reduce(stddevs, axis=1), distances)
+        lost = np.hypot.reduce(_stddevs(counts, stddev, clips, furthest), axis=1)
+        return _Strata(strata, (bottoms, of_bottoms), found, lost, distances, reach, _beyond(counts, furthest, reach))
 
     def _distances(self, weights: StratumWeights, centres: Floats) -> tuple[Floats, float]:
         """How many users' sums lie in each octave of distance, by stratum, below and above the centre; its noise."""
@@ -257,8 +264,7 @@ class TargetMean:
 
     def _with_intervals(self, released: _Strata, pooled: list[PooledMean], rows: float) -> Found:
         means = np.clip([each.value for each in pooled], 0.0, 1.0)
-        cap = released.strata.cap
-        drawn = self._drawing(cap, means) if self.population else np.zeros(len(means))
+        drawn = self._drawing(released, means) if self.population else np.zeros(len(means))
         ends = np.empty((len(means), 2))
         for k, each in enumerate(pooled):
             width = self._half_width(each, math.hypot(drawn[k], released.clipped[k]) / each.weight)
@@ -267,7 +273,7 @@ class TargetMean:
         noise = np.array([math.hypot(*each.noise) for each in pooled])
         most = self.means.largest if self.means.of == "rows" else 1.0
         hidden = np.maximum(means, 1 - means) * most / (rows + most)
-        return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, cap, hidden)
+        return Found(np.clip(means, ends[:, 0], ends[:, 1]), ends, noise, released.strata.cap, hidden)
 
     def _half_width(self, pooled: PooledMean, drawn: float) -> float:
         """Half of the width of an interval, with another normal error."""
@@ -276,15 +282,17 @@ class TargetMean:
         normal = math.hypot(drawn, *pooled.noise)
         return pooled.unsure.half_width(self.level, normal, np.zeros(1))
 
-    def _drawing(self, cap: float, means: Floats) -> Floats:
+    def _drawing(self, released: _Strata, means: Floats) -> Floats:
         """Standard deviation of the top of the ratio if users were drawn anew, not too small."""
-        furthest = np.square(np.maximum(means, 1 - means))
+        cap = released.strata.cap
+        reach = np.minimum(released.reach, cap * np.maximum(means, 1 - means))
         form = parts(
-            SquaredDeviations(self.means, cap, means), self.columns,
-            float(furthest.sum()), float(np.sqrt(np.square(furthest).sum())), "squared distance from the mean",
+            SquaredDeviations(self.means, cap, means, reach), self.columns, *in_columns(self.columns, 1.0),
+            "squared distance of a user's sum from the mean",
         )  # fmt: skip
         noisy = self._released(Purpose.SPREAD, form, self._share("spread", SPREAD))
-        return cap * np.sqrt(np.maximum(noisy.values, 0.0) + math.sqrt(noisy.variance))
+        within = np.square(reach) * (np.maximum(noisy.values, 0.0) + math.sqrt(noisy.variance))
+        return np.sqrt(within + released.beyond)
 
     @property
     def _name(self) -> ReleaseName:
@@ -352,13 +360,14 @@ class _SumsByClass:
 class _Loss:
     """What clipping takes from sums whose distances lie in octaves as counted, below and above the centre.
 
+    It is not added to the clipped sums: the noise of the counts, and how distances lie within an octave, would add
+    more error than it takes away.
+
     Attributes:
-        net: to be added to the clipped sums, where counts show it beyond their noise.
-        unsure: what is not known of the rest, for the choice of a clip.
-        stddev: of what is not known, for intervals.
+        unsure: what may be lost, for the choice of a clip.
+        stddev: the same for intervals.
     """
 
-    net: float
     unsure: float
     stddev: float
 
@@ -367,30 +376,38 @@ class _Loss:
         """The loss of a clip, for sums that lie at most so far from the centre."""
         within = furthest * 2.0 ** (np.arange(-_OCTAVES, 0)[:, None] + _WITHIN)
         missed, counts = np.minimum(np.maximum(counts, 0.0) + 1, stddev**2), np.where(counts >= 0.5, counts, 0.0)
-        each = _parts(counts, stddev)
-        taken = (np.maximum(within - clip, 0.0) * each).sum(axis=2)
-        below, above = (counts * taken).sum(axis=1)
-        doubt = math.sqrt(float((np.minimum(counts, stddev**2) * np.square(taken)).sum()))
-        shown = max(0.0, 1 - (_SHOWN * doubt / abs(above - below)) ** 2) if above != below else 0.0
-        net = shown * float(above - below)
-        total, rest = float(above + below), float(above - below) - net
+        taken = (np.maximum(within - clip, 0.0) * _parts(counts, stddev)).sum(axis=2)
+        below, above = (counts * taken).sum(axis=1).tolist()
+        total, net = below + above, above - below
         noise = math.sqrt(float((missed * np.square(taken)).sum()))
-        return cls(net, math.hypot(_UNSURE * total, rest / 2), math.hypot(_MISJUDGED * total, rest, noise))
+        piled = _PILED * math.hypot(*(counts[:, -1] * np.maximum(furthest - clip - taken[:, -1], 0.0)))
+        return cls(math.hypot(_UNSURE * total, net / 2, piled), math.hypot(_MISJUDGED * total, net, piled, noise))
 
 
 def _parts(counts: Floats, stddev: float) -> Floats:
-    """Return which part of the sums of each octave lies in each of its steps, as numbers rise or fall near it."""
+    """Return which part of the sums of each octave lies in each of its steps, as numbers rise or fall near it.
+
+    Sums may be many up to the furthest there can be, as where all rows of a user are at one end of the range.
+    """
     near = np.pad(counts, ((0, 0), (1, 1))) + max(0.5, 0.5 * stddev)
     near[:, 0] = near[:, 1]
-    rises = np.clip(np.log2(near[:, 2:] / near[:, :-2]) / 2, -_STEEPEST, 1.0)
+    rises = np.log2(near[:, 2:] / near[:, :-2]) / 2
+    rises[:, -1] = np.log2(near[:, -2] / near[:, -3])
+    rises = np.clip(rises, -_STEEPEST, 1.0)
     parts = 2.0 ** (rises[..., None] * _WITHIN)
     return np.asarray(parts / parts.sum(axis=2, keepdims=True))
 
 
-def _losses(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> tuple[Floats, Floats]:
-    """What clipping takes from the sums of each column and stratum, and the standard deviation of what is not known."""
-    net, stddevs = np.empty(clips.shape), np.empty(clips.shape)
+def _stddevs(counts: Floats, stddev: float, clips: Floats, furthest: Floats) -> Floats:
+    """The standard deviation of what clipping takes from the sums of each column and stratum."""
+    found = np.empty(clips.shape)
     for k, j in np.ndindex(clips.shape):
-        loss = _Loss.of(counts[k, j], stddev, float(clips[k, j]), float(furthest[k, j]))
-        net[k, j], stddevs[k, j] = loss.net, loss.stddev
-    return net, stddevs
+        found[k, j] = _Loss.of(counts[k, j], stddev, float(clips[k, j]), float(furthest[k, j])).stddev
+    return found
+
+
+def _beyond(counts: Floats, furthest: Floats, reach: Floats) -> Floats:
+    """For each column, by how much squared distances are more than if none were longer than a reach."""
+    squares = np.square(furthest[..., None] * 2.0 ** (np.arange(-_OCTAVES, 0) + 0.5))
+    counted = np.where(counts >= 0.5, counts, 0.0).sum(axis=2)
+    return np.asarray((counted * np.maximum(squares - np.square(reach)[:, None, None], 0.0)).sum(axis=(1, 2)))

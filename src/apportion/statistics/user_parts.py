@@ -171,17 +171,18 @@ class HighAndLow:
 
 @dataclass(frozen=True, eq=False)
 class SquaredDeviations:
-    """(min(s, h)/h (z - centre))² of every column: what a resampling of users varies by."""
+    """(min(s, h) (z - centre))² of every column, up to a reach, over its square: what new users would vary by."""
 
     means: UserMeans
     cap: float
     centres: Floats
+    reach: Floats
 
     def __call__(self, users: Users, weights: Any) -> tuple[Floats]:
-        """One row per user."""
+        """One row per user; every number is at most 1."""
         sizes, means = self.means(users)
-        weight = np.minimum(sizes, self.cap)[:, None] / self.cap
-        return (np.square(weight * (means - self.centres)),)
+        weight = np.minimum(sizes, self.cap)[:, None]
+        return (np.square(np.clip(weight * (means - self.centres) / self.reach, -1.0, 1.0)),)
 
 
 def class_of(sizes: Floats, edges: Floats) -> NDArray[np.int64]:
