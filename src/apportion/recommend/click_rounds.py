@@ -209,6 +209,8 @@ def denoised_together(
     least_popularity: float,
     steps: int,
     place: Place = PROCESSORS,
+    *,
+    gently: bool = False,
 ) -> Denoised:
     """Return the vectors of the last release, by empirical Bayes over all of them; the other tasks have none.
 
@@ -222,11 +224,12 @@ def denoised_together(
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
         steps: EM steps.
         place: where to compute.
+        gently: as in `low_rank.denoise_rows`.
     """
     last, some = releases[-1], exposure[among]
     spread = np.maximum(some, least_popularity * some.mean())
     side_by_side = np.concatenate([each.values / each.stddev for each in releases], axis=1)
-    found = denoise_rows(side_by_side, 1.0, spread, steps, place)
+    found = denoise_rows(side_by_side, 1.0, spread, steps, place, gently=gently)
     vectors, resolved = np.zeros((len(among), last.values.shape[1])), np.zeros(len(among))
     vectors[among] = last.stddev * found.mean[:, -vectors.shape[1] :]
     resolved[among] = found.resolved
