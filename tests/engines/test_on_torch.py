@@ -63,9 +63,10 @@ def test_released_values_may_be_worked_on_anywhere(kernels):
     noisy, spread = rng.standard_normal((200, 6)), rng.uniform(0.5, 2, 200)
     counts = rng.standard_normal(200) + 10 * rng.random(200) ** 4
     assert kernels.place == Place(DEVICE)
-    found = [denoise_rows(noisy, 0.7, spread, 4, place) for place in (PROCESSORS, kernels.place)]
-    np.testing.assert_allclose(found[1].mean, found[0].mean, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found[1].resolved, found[0].resolved, rtol=1e-9, atol=1e-12)
+    for gently in (False, True):
+        found = [denoise_rows(noisy, 0.7, spread, 4, place, gently=gently) for place in (PROCESSORS, kernels.place)]
+        np.testing.assert_allclose(found[1].mean, found[0].mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found[1].resolved, found[0].resolved, rtol=1e-9, atol=1e-12)
     popular = [posterior_popularity(counts, 1.0, 100.0, place=place) for place in (PROCESSORS, kernels.place)]
     np.testing.assert_allclose(popular[1].mean, popular[0].mean, rtol=1e-9)
 

@@ -175,3 +175,12 @@ def test_pure_noise_is_shrunk_to_almost_nothing():
     rng = np.random.default_rng(5)
     found = denoise_rows(rng.standard_normal((3000, 8)), 1.0, np.ones(3000), steps=200)
     assert np.square(found.mean).mean() < 0.02
+
+
+def test_rows_that_are_shrunk_gently_stay_nearer_to_their_length():
+    rng = np.random.default_rng(6)
+    spread = rng.uniform(0.5, 2.0, 400)
+    noisy = np.sqrt(2 * spread)[:, None] * rng.standard_normal((400, 1)) + rng.standard_normal((400, 1))
+    usual, gentle = (denoise_rows(noisy, 1.0, spread, 20, gently=gently) for gently in (False, True))
+    np.testing.assert_allclose(gentle.mean / noisy, (usual.mean / noisy) ** 0.75, rtol=1e-12)
+    np.testing.assert_array_equal(gentle.resolved, usual.resolved)

@@ -10,7 +10,7 @@ import pytest
 from apportion.auditing import RecordingSession
 from apportion.data.synthetic import long_tailed_clicks
 from apportion.privacy import ADD_REMOVE, Budget, Purpose, SeededNoise
-from apportion.recommend import PrivateClickRecommender
+from apportion.recommend import ClickSettings, PrivateClickRecommender, clicks
 from apportion.recommend.click_rounds import (
     FEW,
     Focus,
@@ -24,6 +24,7 @@ from apportion.recommend.click_rounds import (
     many_rounds,
     worth_learning,
 )
+from apportion.recommend.clicks_fold_in import Trust
 
 from private_estimators import audit_estimator, clicks_of_default_size
 from strategies import random_interactions
@@ -139,6 +140,19 @@ def test_a_fit_says_how_many_rounds_it_made_and_what_they_were_about(epsilon, nu
     assert learned <= first
     if number != 6:  # four rounds narrow after the first, here at least; eight stay about the same tasks
         assert (learned < first) == (number == 4)
+
+
+def test_vectors_of_the_last_round_are_shrunk_by_less(monkeypatch):
+    made = []
+
+    def recorded(releases, among, exposure, least, steps, place, **chosen):
+        made.append((steps, chosen))
+        return denoised_together(releases, among, exposure, least, steps, place, **chosen)
+
+    monkeypatch.setattr(clicks, "denoised_together", recorded)
+    settings = ClickSettings(rounds=3, choices=(Trust(1, 5),))
+    PrivateClickRecommender(5.0, 1e-5, settings=settings).fit(random_interactions(8, n_users=30, n_tasks=150))
+    assert made == [(5, {"gently": False}), (5, {"gently": False}), (20, {"gently": True})]
 
 
 @pytest.mark.parametrize("user", range(4))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +22,7 @@ from apportion.estimators.counts import (
 )
 from apportion.evaluation import recall_at_k
 from apportion.privacy import Budget, Purpose, SeededNoise, Session
-from apportion.recommend import PrivateClickRecommender
+from apportion.recommend import ClickSettings, PrivateClickRecommender
 from apportion.recommend.clicks_fold_in import Trust
 from apportion.recommend.clicks_votes import (
     RankLosses,
@@ -28,10 +30,12 @@ from apportion.recommend.clicks_votes import (
     chosen_by_votes,
     doubt_of_votes,
     expected_voters,
+    many_voters,
     rows_to_hold_out,
 )
 from apportion.recommend.model import FoldIn
 
+from private_estimators import audit_estimator, clicks_of_default_size
 from strategies import random_interactions
 
 
@@ -96,6 +100,32 @@ def test_the_next_setting_is_taken_if_it_is_bolder_and_gains_nearly_as_much():
     assert bolder_if_alike(choices, 1, np.array([-100.0, -100.0, 0.0, 0.0])) == hardly
     assert bolder_if_alike(choices, 3, np.array([0.0, 0.0, -100.0, -100.0])) == much  # features are no bolder
     assert bolder_if_alike(choices, 0, np.array([5.0, 5.0, 5.0, 5.0])) == choices[0]
+
+
+def test_one_more_setting_is_listed_where_users_are_many_for_the_budget():
+    assert [many_voters(n_users, 0.1) for n_users in (2200, 2300)] == [False, True]
+    data = random_interactions(8, n_users=60, n_tasks=90)
+    for epsilon, ridges in ((1.0, "20 1 0.2"), (5.0, "20 5 1 0.2")):
+        fit = clicks_of_default_size(n_users=3000, epsilon=epsilon).fit(data)
+        (votes,) = (each for each in fit.statement_.releases if each.purpose == Purpose.VOTES)
+        assert re.findall(r"ridge ([0-9.]+),", votes.derivation) == ["10000", *ridges.split()]
+
+
+@pytest.mark.parametrize("by_hand", [(Trust(1e4, 5), Trust(20, 5), Trust(2, 5)), (Trust(1e4, 5), Trust(0.2, 1))])
+def test_a_list_by_hand_stays_as_it_is(by_hand):
+    data = random_interactions(8, n_users=60, n_tasks=90)
+    fit = clicks_of_default_size(n_users=3000, settings=ClickSettings(choices=by_hand)).fit(data)
+    (votes,) = (each for each in fit.statement_.releases if each.purpose == Purpose.VOTES)
+    assert re.findall(r"ridge ([0-9.]+),", votes.derivation) == [f"{each.ridge:g}" for each in by_hand]
+
+
+@pytest.mark.parametrize("user", range(3))
+def test_votes_on_one_more_setting_move_by_at_most_their_sensitivity(user):
+    data = random_interactions(8, n_users=30, n_tasks=150)
+    many = partial(clicks_of_default_size, n_users=5000)
+    for finding in audit_estimator(many, data, user, epsilon=5.0, seed=user):
+        assert finding.ratio <= 1 + 1e-9, finding
+        assert finding.gap <= 1e-7, finding
 
 
 def test_doubt_grows_with_the_noise_and_with_the_voters():

@@ -213,7 +213,9 @@ def denoised_vectors(released: Floats, stddev: float, prior: RowPrior, features:
     return feature_rows.denoise_rows(vectors, stddev, prior.spread(), explanatory, prior.steps)
 
 
-def denoised_together(releases: Sequence[ReleasedVectors], among: NDArray[np.bool_], prior: RowPrior) -> Denoised:
+def denoised_together(
+    releases: Sequence[ReleasedVectors], among: NDArray[np.bool_], prior: RowPrior, *, gently: bool = False
+) -> Denoised:
     """Return the vectors of the last release, by empirical Bayes over all of them; the other tasks have none.
 
     A row of all releases side by side, each in units of its noise, has one prior. Its covariance says how the
@@ -223,10 +225,11 @@ def denoised_together(releases: Sequence[ReleasedVectors], among: NDArray[np.boo
         releases: of the last rounds, in order, without what popularity explains; a row for each of the tasks.
         among: the tasks that have vectors.
         prior: of the rows.
+        gently: as in `low_rank.denoise_rows`.
     """
     last = releases[-1]
     side_by_side = np.concatenate([each.values / each.stddev for each in releases], axis=1)
-    found = denoise_rows(side_by_side, 1.0, prior.spread(among), prior.steps, prior.place)
+    found = denoise_rows(side_by_side, 1.0, prior.spread(among), prior.steps, prior.place, gently=gently)
     vectors, resolved = np.zeros((len(among), last.values.shape[1])), np.zeros(len(among))
     vectors[among] = last.stddev * found.mean[:, -vectors.shape[1] :]
     resolved[among] = found.resolved

@@ -69,6 +69,7 @@ from apportion.recommend.clicks_votes import (
     doubt_of_votes,
     expected_voters,
     in_words,
+    many_voters,
     rows_to_hold_out,
 )
 from apportion.recommend.features.new_items import FeatureMap
@@ -86,8 +87,7 @@ MOST_DIRECTIONS = 128
 _HEAD = 20  # tasks at the top of a ranking
 _FURTHER_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # of what is left, to count popularity again
 _ON_ALL_TASKS = 0.5  # of the budget, where popularity gets everything; the rest is for those that may lead
-_POPULARITY = Trust(1e4, 5)  # nothing else is trusted
-_HARDLY = Trust(20, 5)
+_POPULARITY, _HARDLY, _BETWEEN = Trust(1e4, 5), Trust(20, 5), Trust(5, 1)  # the first trusts nothing else
 LEARNED = "trust"  # what users voted for, beside the settings that a model keeps
 _CAUTIOUS = 2  # the first choices of a list, which hardly trust what was learned
 
@@ -103,13 +103,13 @@ class ClickSettings:
         counts_share: share for popularity.
         ramp: round r gets a share proportional to r^ramp; 1.5 or 1 if there are 6 or 8 rounds by default.
         steps: EM steps of the denoising.
+        last_steps: the same after the last round, where rows are shrunk by less.
         observed: extra weight of observed pairs in a user's regression.
         ridge: ridge of that regression in the rounds, in units of the mean eigenvalue.
         choices: how far the model's regression may trust what was learned; the default, popularity alone, first. Users
-            vote on them; a single one is taken without a vote.
+            vote on them; a single one is taken without a vote. The default list gets a ridge of 5 if users are many.
         votes_share: share of the budget for the votes.
-        caution: a choice has to be better than the default by this many standard deviations: of the votes' noise, and
-            of what other users would have said.
+        caution: a choice has to be better than the default by this many standard deviations: of noise and of users.
         head: a second release of popularity makes the noise this many times smaller than the 20th count.
         popularity_offset: task vectors are divided by the root of popularity plus this many times its noise.
         least_popularity: fraction of the mean popularity below which a task's prior variance does not fall.
@@ -124,6 +124,7 @@ class ClickSettings:
     counts_share: float = 0.08
     ramp: float = 2.0
     steps: int = 5
+    last_steps: int = 20
     observed: float = 2.0
     ridge: float = 0.2
     choices: tuple[Trust, ...] = (_POPULARITY, _HARDLY, Trust(1, 5), Trust(0.2, 1))
@@ -132,14 +133,14 @@ class ClickSettings:
     head: float = 5.0
     popularity_offset: float = 3.0
     least_popularity: float = 0.03
-    feature_directions: int = 32
-    feature_weight: float = 0.7
+    feature_directions: int = 64
+    feature_weight: float = 1.2
     feature_prior: bool = False
 
     def __post_init__(self) -> None:
         """Take choices as they are stored, too."""
-        made = (Trust(**each) if isinstance(each, dict) else each for each in self.choices)
-        object.__setattr__(self, "choices", tuple(made))
+        made = tuple(Trust(**each) if isinstance(each, dict) else each for each in self.choices)
+        object.__setattr__(self, "choices", made)
 
     @classmethod
     def for_budget(cls, mu: float) -> ClickSettings:
@@ -252,6 +253,7 @@ class _Fit:
         self._narrows = False  # whether rounds are about some tasks
         self.n_users = 0.0  # declared or released, once it is
         self._reserved = 0.0
+        self._offered: tuple[Trust, ...] = ()
 
     def run(self, rng: np.random.Generator, progress: Progress | None) -> tuple[Items, Trust]:
         """Make every release, in order; return what was learned, and how far it is to be trusted.
@@ -259,7 +261,7 @@ class _Fit:
         Where there are too few users to tell whether vectors are worth anything, popularity gets everything.
         """
         chosen, n_users = self._settings, self._number_of_users()
-        self.n_users, voting = n_users, len(self._choices()) > 1
+        self.n_users, self._offered, voting = n_users, self._choices(n_users), len(chosen.choices) > 1
         if voting:
             self._held_out = rows_to_hold_out(n_users, self._votes_share().mu)
             self._reserved = 0.0 if self._held_out is None else chosen.votes_share
@@ -278,13 +280,13 @@ class _Fit:
         self, items: Items, weights: Weighting, released: ReleasedPopularity, progress: Progress | None
     ) -> tuple[Items, Trust]:
         """Make the rounds. Votes come before the last; if they trust popularity alone, it gets what is left."""
-        rounds, trust = self._made.number, self._choices()[0]
+        rounds, trust = self._made.number, self._offered[0]
         for k, share in enumerate(self._round_shares()):
             if progress:
                 progress("round", k, rounds)
             if k == max(rounds - self._made.after_votes, 0) and self._held_out is not None:
                 trust = self._trust(items, self._held_out)
-                if trust == self._choices()[0] and k:
+                if trust == self._offered[0] and k:
                     return self._with_popularity(items, self._leading(released)), trust
             items = self._round(k, items, weights, share)
             if k == 0 and self._made.narrow:  # the first round says how long vectors are
@@ -373,19 +375,20 @@ class _Fit:
         moments = add_up_one(self._engine, self._users, contribution)
         released = self._session.release(Purpose.ITEM_VECTORS.at(round=k + 1), moments, share)
         stddev = moments.l2_sensitivity / share.mu
-        return replace(items, rows=self._denoised(np.asarray(released), stddev, items.exposure))
+        return replace(items, rows=self._denoised(k, np.asarray(released), stddev, items.exposure))
 
-    def _denoised(self, released: Floats, stddev: float, exposure: Floats) -> Denoised:
-        chosen, place = self._settings, self._engine.kernels.place
+    def _denoised(self, k: int, released: Floats, stddev: float, exposure: Floats) -> Denoised:
+        chosen, place, last = self._settings, self._engine.kernels.place, k + 1 == self._made.number
         prior = RowPrior(exposure, chosen.least_popularity, chosen.steps, place)
         if chosen.feature_prior:
             return denoised_vectors(released, stddev, prior, self._rows)
         self._focus = self._focus.with_release(released, stddev, exposure, self._made.together)
-        return denoised_together(self._focus.releases, self._focus.among, prior)
+        prior = replace(prior, steps=chosen.last_steps) if last else prior
+        return denoised_together(self._focus.releases, self._focus.among, prior, gently=last)
 
     def _trust(self, items: Items, held_out: HeldOut) -> Trust:
         """The choice that users vote for on rows that were kept out of everything before, and are not from now on."""
-        choices, share = self._choices(), self._votes_share()
+        choices, share = self._offered, self._votes_share()
         losses = RankLosses(self._regressions(items).under(choices))
         votes = Votes(losses, held_out, CLIP, in_words(choices), self._session.neighbours)
         self._held_out, self._reserved = None, 0.0
@@ -395,13 +398,13 @@ class _Fit:
         doubt = doubt_of_votes(total.l2_sensitivity / share.mu, n_voters)
         return bolder_if_alike(choices, chosen_by_votes(released, doubt, self._settings.caution), released)
 
-    def _choices(self) -> tuple[Trust, ...]:
+    def _choices(self, n_users: float) -> tuple[Trust, ...]:
         """Return the choices of the settings; with features, also the bolder ones with weight on the features."""
         listed = self._settings.choices
-        if self._directions is None or len(listed) == 1:
-            return listed
-        weight = self._settings.feature_weight
-        return (*listed, *(replace(each, feature_weight=weight) for each in listed[_CAUTIOUS:]))
+        bolder = () if self._directions is None or len(listed) == 1 else listed[_CAUTIOUS:]
+        if listed == ClickSettings.choices and many_voters(n_users, self._votes_share().mu):
+            listed = (*listed[:_CAUTIOUS], _BETWEEN, *listed[_CAUTIOUS:])
+        return (*listed, *(replace(each, feature_weight=self._settings.feature_weight) for each in bolder))
 
     def _user_rows(self, k: int, items: Items) -> RowsOf:
         """Every user's unit vector, from its own clicks and released values."""
@@ -419,8 +422,7 @@ class _Fit:
     def model(self, items: Items, trust: Trust, statement: Statement) -> ClickModel:
         """The public model."""
         regression = self._fold_in(items, trust)
-        made = {"rounds": self._made.number, "ramp": self._made.ramp}
-        learned = {**made, "dimension": items.rows.mean.shape[1], LEARNED: asdict(trust)}
+        learned = {"rounds": self._made.number, "ramp": self._made.ramp, "dimension": items.rows.mean.shape[1]}
         return ClickModel(
             fold_in=regression,
             vectors=regression.features[:, 1:],
@@ -428,7 +430,7 @@ class _Fit:
             reliability=np.clip(items.rows.resolved, 0, 1).astype(np.float32),
             task_ids=self._data.task_ids,
             statement=statement,
-            settings={**asdict(self._settings), **learned},
+            settings={**asdict(self._settings), **learned, LEARNED: asdict(trust)},
             feature_map=self._feature_map(items, regression),
             categories=None if self._features is None else Categories.of(self._features, self._data.task_ids),
         )

@@ -31,6 +31,7 @@ _SPREAD_OF_VOTES = 0.03  # of one user's vote, about; what other users would hav
 _CLEARLY = 2  # the first position of a setting that trusts what was learned
 _NEARLY = 0.97  # as much, as a part of what the best gains
 _LEAST_POWER = 280.0  # users' votes are asked for if this many of them weigh as much as the noise
+_MANY = 8.0  # times as many as that; with fewer, one more setting is not worth what it adds to the noise
 
 Floats = NDArray[np.floating[Any]]
 
@@ -129,6 +130,16 @@ def rows_to_hold_out(n_users: float, mu: float) -> HeldOut | None:
         return None
     voters = min(n_users, _MOST_VOTERS)
     return HeldOut(min(_HELD_OUT, _ENOUGH / voters), most=_MOST_HELD_OUT, voters=voters / n_users)
+
+
+def many_voters(n_users: float, mu: float) -> bool:
+    """Return whether users are so many that one more setting to vote on costs next to nothing.
+
+    Args:
+        n_users: released, or declared public.
+        mu: of the release of the votes.
+    """
+    return n_users * mu >= _MANY * _LEAST_POWER * CLIP
 
 
 def expected_voters(rows: HeldOut, n_users: float, popularity: float) -> float:
