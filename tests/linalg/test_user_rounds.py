@@ -38,6 +38,7 @@ def round_of(rng, n_tasks, latent, *, scale=1.0, starting=False):
         summary_step=linalg.step_below(SUMMARY_CLIP, 32),
         starting=starting,
         start_norm=1.7,
+        vector_weights=rng.choice([0.0, 0.3, 1.0], n_tasks),
     )
 
 
@@ -225,8 +226,34 @@ def test_the_round_is_the_regression_that_it_says():
         rest = np.arange(17) != k
         matrix = about.base + (x[rest].T * c[rest]) @ x[rest]
         own = np.linalg.solve(matrix, about.base_rhs + (c * labels * x.T)[:, rest].sum(axis=1))
-        wanted = weights[k] * (labels[k] - x[k] @ own) * own[1:] * about.scales
+        of_vector = np.array([1.0] + [about.vector_weights[task]] * 4)
+        wanted = weights[k] * (labels[k] - x[k] @ own) * own[1:] * about.scales * of_vector
         np.testing.assert_allclose(found[task], wanted, atol=1e-7)
+
+
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("compiled", marks=needs_kernel)])
+def test_norm_that_vectors_do_not_use_is_left_for_the_rest(backend):
+    """Clipped users say more of biases, and of the vectors that are left, if some tasks' vectors are left out."""
+    rng = np.random.default_rng(11)
+    about = replace(round_of(rng, 30, 4), clip_norm=0.2, vector_weights=None)
+    some = replace(about, vector_weights=(np.arange(30) % 2).astype(float))
+    given = users(rng, 30, [25])
+    with linalg.use_backend(backend):
+        alone, ours = (abs(sums_of(*given, each)[: 30 * 5].reshape(30, 5)) * each.step for each in (about, some))
+    assert np.linalg.norm(ours) <= 0.2
+    assert np.linalg.norm(ours) > 0.199
+    assert not ours[::2, 1:].any()
+    seen = alone.any(axis=1)
+    assert (ours[seen, 0] > 1.05 * alone[seen, 0]).all()
+    odd = seen & (np.arange(30) % 2 == 1)
+    assert (ours[odd, 1:] > 1.05 * alone[odd, 1:]).all()
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.5, np.nan])
+def test_weights_of_vectors_outside_their_range_are_refused(weight):
+    about = round_of(np.random.default_rng(0), 3, 2)
+    with pytest.raises(InputError):
+        replace(about, vector_weights=np.array([0.0, weight, 1.0]))
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,17 @@ def votes_on_a_neighbours_row(right):
     return wrong
 
 
+def vectors_by_exact_counts(right):
+    """A round learns the vectors of items that an even number of users has, by exact counts."""
+
+    def wrong(self, plan, start):
+        tasks = np.asarray(self._data.as_users.column("tasks"))
+        even = np.bincount(tasks, minlength=self._data.n_tasks) % 2 == 0
+        return replace(right(self, plan, start), have_vectors=even)
+
+    return wrong
+
+
 def clip_norm_from_raw_quantiles(right):
     def wrong(self, plan, centre, exposure):
         distances = np.abs(self._users.column("values") - centre) / self._unit
@@ -295,6 +306,7 @@ PLANTED = {
         votes_on_a_neighbours_row,
     ),
     ("a clip norm from raw quantiles", "habit"): (ratings, RATINGS, "_residuals", clip_norm_from_raw_quantiles),
+    ("vectors chosen by exact counts", "habit"): (ratings, RATINGS, "_with_lengths", vectors_by_exact_counts),
     ("a spread of users from their raw means", "habit"): (
         ratings,
         RATINGS,

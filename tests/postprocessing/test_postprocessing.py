@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from apportion.allocation.policies import ReleasedCounts, expected_of_normalised
-from apportion.postprocessing import empirical_bayes, evidence, popularity
+from apportion.postprocessing import empirical_bayes, evidence, feature_prior, popularity
+from apportion.postprocessing.feature_prior import FeaturePrior, Regressors
 from apportion.postprocessing.low_rank import denoise_rows
 from apportion.postprocessing.running import Belief, Beliefs
 
@@ -92,11 +95,49 @@ def test_a_task_without_evidence_gets_what_its_covariates_predict():
     np.testing.assert_allclose(found.mean[0], covariates[0] @ found.prior.coefficients, atol=1e-9)
 
 
+def test_a_task_known_in_one_coordinate_is_estimated_as_if_the_others_were_nothing_but_noise():
+    given, covariates, theta, _ = simulated_evidence(np.random.default_rng(5))
+    given.design[0, 1] = given.design[1, 0] = 0.0  # as in rounds: the first coordinate says nothing of the others
+    some = np.arange(len(theta)) % 3 > 0
+    partly = replace(given, statistics=np.where(some[:, None] | (np.arange(3) == 0), given.statistics, 1e6), whole=some)
+    start = empirical_bayes.Prior(np.zeros((2, 3)), 0.1 * np.eye(3) + 0.05)
+    found = empirical_bayes.fit(partly, covariates, start, steps=30)
+    expected = covariates @ found.prior.coefficients
+    pull = found.prior.covariance[0] / found.prior.covariance[0, 0]  # what an error of the first says of the others
+    np.testing.assert_allclose((found.mean - expected)[~some], (found.mean - expected)[~some, :1] * pull, atol=1e-9)
+    assert (found.variance[~some, 1] > 0.5 * found.prior.covariance[1, 1]).all()
+    alone = replace(
+        given, exposure=given.exposure[some], sampling=given.sampling[some], statistics=given.statistics[some]
+    )
+    alone = replace(alone, exposure_variance=given.exposure_variance[some])
+    known = empirical_bayes.fit(alone, covariates[some], found.prior, steps=1)
+    np.testing.assert_allclose(found.mean[some], known.mean, atol=1e-12)
+    np.testing.assert_allclose(found.variance[some], known.variance, atol=1e-12)
+
+
+def test_features_tell_of_a_task_what_its_statistics_leave_open():
+    """Where only the first coordinate is known, the second follows its features."""
+    from scipy.sparse import csr_array
+
+    rng = np.random.default_rng(6)
+    n, some = 2000, np.arange(2000) % 2 > 0
+    marked = rng.random(n) < 0.5
+    theta = np.stack([0.1 * rng.standard_normal(n), np.where(marked, 0.5, -0.5)], axis=1)
+    zeros, exposure = np.zeros(n), np.full(n, 10.0)
+    statistics = exposure[:, None] * theta + rng.standard_normal((n, 2))
+    statistics[~some, 1] = 1e6
+    given = empirical_bayes.Evidence(statistics, np.eye(2), exposure, zeros, zeros, np.ones(2), some)
+    about = Regressors.of(np.ones((n, 1)), csr_array(marked[:, None].astype(float)), [1])
+    start = FeaturePrior.starting(about, 2, 0.1 * np.eye(2), 0.1)
+    found = feature_prior.fit(given, about, start, 20)
+    np.testing.assert_allclose(found.mean[~some, 1], theta[~some, 1], atol=0.05)
+
+
 def test_rounds_are_pooled_by_their_noise():
     exposure = popularity.Exposure(np.ones(4), np.zeros(4), np.ones(4))
     design = np.eye(2)
-    sharp = evidence.RoundEvidence(np.ones((4, 2)), design, np.array([1.0, 1.0]), 0.0, 1.0)
-    blunt = evidence.RoundEvidence(np.full((4, 2), 11.0), design, np.array([3.0, 3.0]), 0.0, 1.0)
+    sharp = evidence.RoundEvidence(np.ones((4, 2)), design, np.array([1.0, 1.0]), 0.0, 1.0, np.zeros((4, 2)))
+    blunt = evidence.RoundEvidence(np.full((4, 2), 11.0), design, np.array([3.0, 3.0]), 0.0, 1.0, np.zeros((4, 2)))
     pooled = evidence.combine([sharp, blunt], exposure, 1.0)
     np.testing.assert_allclose(pooled.statistics, (1 * 9 + 11 * 1) / 10)
     np.testing.assert_allclose(pooled.noise_variance, 0.9)
@@ -104,7 +145,9 @@ def test_rounds_are_pooled_by_their_noise():
 
 def test_the_offset_of_rounds_is_pooled_by_their_noise_and_drawn_to_what_is_expected():
     def rounds(*offsets):
-        return [evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v) for o, v in offsets]
+        return [
+            evidence.RoundEvidence(np.ones((1, 1)), np.eye(1), np.ones(1), o, v, np.zeros((1, 1))) for o, v in offsets
+        ]
 
     pooled, noise = (1.0 * 4 + 2.0 * 1) / 5 / 0.5, 1e-4 / 5 / 0.25
     expected = 0.3 + (pooled - 0.3) * 0.0025 / (0.0025 + noise)

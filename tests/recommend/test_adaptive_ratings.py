@@ -60,6 +60,37 @@ def test_the_norm_grows_where_clipping_shifts_the_mean_and_only_where_that_is_no
     assert clip_norms.choose(released([0.0] * 5), 1.0, EXPOSURE, 10.0).clip_norm == 0.7
 
 
+def test_vectors_are_learned_of_items_that_stand_out_of_the_noise_and_of_some_always():
+    total = np.array([500.0, 100.0, 80.0, 20.0, 5.0, 0.0])
+    about = Exposure(total, np.zeros(6), total)
+
+    def chosen(mu):
+        return clip_norms.worth_a_vector(about, 1.0, mu).sum()
+
+    assert [chosen(mu) for mu in (10.0, 1.0, 0.1, 0.01)] == [5, 4, 2, 1]
+    assert clip_norms.worth_a_vector(about, 2.0, 0.1).sum() == 1
+    even = clip_norms.worth_a_vector(Exposure(np.ones(100), np.zeros(100), np.ones(100)), 1.0, 1e-9)
+    assert even.sum() == 15
+
+
+def test_rounds_leave_out_the_vectors_of_rare_items(monkeypatch):
+    """Their rows have a bias alone, so the vector of a rare item follows from the prior."""
+    data, _ = long_tailed_ratings(1500, 300, 30_000, rank=2, rng=np.random.default_rng(4))
+    seen = []
+    numbers = ratings._Fit._round_numbers
+    monkeypatch.setattr(ratings._Fit, "_round_numbers", lambda fit, *of: seen.append(numbers(fit, *of)) or seen[-1])
+    settings = RatingSettings(dimension=2, rounds=3, votes_share=0.0)
+    made = PrivateRatingRecommender(2.0, 1e-5, settings=settings, noise=SeededNoise(0)).fit(data).model_
+    weights = [each.vector_weights for each in seen]
+    assert weights[0].all()  # a round for biases
+    assert all((each == weights[1]).all() for each in weights[1:])
+    kept = weights[1] > 0
+    assert 20 < kept.sum() < 280
+    assert made.popularity[kept].min() >= made.popularity[~kept].max()
+    lengths = np.linalg.norm(made.vectors, axis=1)
+    assert np.median(lengths[~kept]) < 0.6 * np.median(lengths[kept])
+
+
 def test_what_a_norm_keeps_is_measured_and_drawn_to_what_it_keeps_on_usual_data():
     rng = np.random.default_rng(0)
     lengths = np.exp(0.32 * rng.standard_normal(100_000) - 0.32**2)  # their squares have mean 1

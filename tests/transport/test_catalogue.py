@@ -99,6 +99,7 @@ def asked(name, seed=0, size=1.0):
             "summary_clip": 2.0,
             "starting": bool(seed % 2),
             "start_norm": size,
+            "vector_weights": rng.uniform(0, 1, N_ITEMS).tobytes(),
             "factors": abs(size * rng.standard_normal(N_ITEMS)).tobytes(),
             "normalised": bool(seed % 3),
         },

@@ -56,13 +56,13 @@ INLINE void add_triangle(const double* left, Index left_step, Index n_rows, cons
     }
 }
 
-// What all threads read: rows of (features, trust, weight) of tasks, each from the start of a cache line
+// What all threads read: rows of (features, trust, weight, weight of its vector) of tasks, each from the start of a cache line
 struct TaskRows {
     Index stride;
     Buffer<double> rows;
 
     TaskRows(const RatingArguments& task, int threads)
-        : stride(round_up(task.dim + 2, 8)), rows(zeros<double>(task.n_tasks * stride)) {
+        : stride(round_up(task.dim + 3, 8)), rows(zeros<double>(task.n_tasks * stride)) {
         constexpr Index at_once = 1024;
         in_parallel(threads, (task.n_tasks + at_once - 1) / at_once, [&](int, Index part) {
             for (Index i = part * at_once; i < std::min((part + 1) * at_once, task.n_tasks); ++i) {
@@ -70,6 +70,7 @@ struct TaskRows {
                 std::copy_n(task.features + i * task.dim, task.dim, to);
                 to[task.dim] = task.trust[i];
                 to[task.dim + 1] = task.task_weights ? task.task_weights[i] : 0;
+                to[task.dim + 2] = task.vector_weights[i];
             }
         });
     }
@@ -86,7 +87,7 @@ struct RatingWorker {
     const Index dim = task.dim;
     const Index most_groups = std::clamp<Index>(kBlockBytes / (4 * 8 * kLanes * dim), 8, 512);
     const Index n_summary = 5 + (dim - 2) * (dim - 1) / 2;
-    Buffer<double> right = zeros<double>(most_groups * (dim + 3) * kLanes);  // trust, weight, label, features
+    Buffer<double> right = zeros<double>(most_groups * (dim + 4) * kLanes);  // trust, weight, label, features, of vector
     Buffer<double> left = zeros<double>(most_groups * dim * kLanes);         // trust times features
     Buffer<double> tastes = zeros<double>(most_groups * 2 * dim * kLanes);   // tastes, then weight times taste
     Buffer<double> rows = zeros<double>(most_groups * dim * kLanes);
@@ -104,8 +105,8 @@ struct RatingWorker {
 
     INLINE Index n_features() const { return Dim ? Dim : dim; }
     INLINE Index across() const { return round_up(n_features(), kLanes); }  // of a row of `factor` and `inverse`
-    INLINE Index row_step() const { return round_up(n_features() + 2, kLanes); }
-    INLINE Index group_step() const { return (n_features() + 3) * kLanes; }
+    INLINE Index row_step() const { return round_up(n_features() + 3, kLanes); }
+    INLINE Index group_step() const { return (n_features() + 4) * kLanes; }
 
     void contribute(Index user) {
         ask_for(user + 1);
@@ -144,7 +145,7 @@ struct RatingWorker {
         const Index begin = task.indptr[user], end = std::min(task.indptr[user + 1], begin + kMostAhead);
         for (Index k = begin; k < end; ++k) {
             const double* soon = task_rows + task.tasks[k] * row_step();
-            UNROLL for (Index c = 0; c < dim + 2; c += 8) __builtin_prefetch(soon + c, 0, 2);
+            UNROLL for (Index c = 0; c < dim + 3; c += 8) __builtin_prefetch(soon + c, 0, 2);
             const int64_t* later = by_task + task.tasks[k] * (dim - 1);
             UNROLL for (Index c = 0; c < dim - 1; c += 8) __builtin_prefetch(later + c, 1, 2);
         }
@@ -163,20 +164,20 @@ struct RatingWorker {
     // Where in a group of the panel the c-th number of a task's row goes
     INLINE Index place_of(Index c) const {
         const Index dim = n_features();
-        return (c < dim ? c + 3 : c - dim) * kLanes;
+        return (c < dim ? c + 3 : c < dim + 2 ? c - dim : dim + 3) * kLanes;
     }
 
     // The rows of the tasks of eight observations, side by side
     INLINE void gather_eight(Index begin, double* group) const {
         const Index dim = n_features();
         UNROLL for (Index lane = 0; lane < kLanes; lane += kPart)
-            UNROLL for (Index c = 0; c < dim + 2; c += kPart) {
+            UNROLL for (Index c = 0; c < dim + 3; c += kPart) {
                 Part block[kPart];
                 UNROLL for (int i = 0; i < kPart; ++i)
                     __builtin_memcpy(&block[i], task_rows + task.tasks[begin + lane + i] * row_step() + c, sizeof(Part));
                 transpose(block);
                 UNROLL for (int i = 0; i < kPart; ++i)
-                    if (c + i < dim + 2) __builtin_memcpy(group + place_of(c + i) + lane, &block[i], sizeof(Part));
+                    if (c + i < dim + 3) __builtin_memcpy(group + place_of(c + i) + lane, &block[i], sizeof(Part));
             }
     }
 
@@ -194,7 +195,7 @@ struct RatingWorker {
                 const Index at = begin + k + lane;
                 if (here < kLanes) {
                     const double* row = task_rows + task.tasks[at] * row_step();
-                    UNROLL for (Index c = 0; c < dim + 2; ++c) group[place_of(c) + lane] = row[c];
+                    UNROLL for (Index c = 0; c < dim + 3; ++c) group[place_of(c) + lane] = row[c];
                 }
                 double& weight = group[kLanes + lane];
                 weight = task.weights ? weight_of(at) : weight * stretch;
@@ -321,7 +322,8 @@ struct RatingWorker {
                 residual = label - sum;
             }
             if (count - k < kLanes) residual = only(count - k, residual, own);
-            add_rows(Lanes::load(group + kLanes), residual, own + kLanes, taste, row);
+            const Lanes of_vector = Lanes::load(group + (dim + 3) * kLanes);
+            add_rows(Lanes::load(group + kLanes), of_vector, residual, own + kLanes, taste, row);
             group += group_step(), taste += 2 * dim * kLanes, row += (dim - 1) * kLanes;
         }
     }
@@ -347,12 +349,13 @@ struct RatingWorker {
         return Lanes::load(held);
     }
 
-    INLINE void add_rows(Lanes weight, Lanes residual, const double* own, double* taste, double* row) {
+    INLINE void add_rows(Lanes weight, Lanes of_vector, Lanes residual, const double* own, double* taste, double* row) {
         const Index dim = n_features();
         const Lanes weighted = weight * residual, slope = Lanes::load(own);
         Lanes square = Lanes::all(0);
         UNROLL for (Index c = 0; c < dim - 1; ++c) {
-            const Lanes here = Lanes::load(own + c * kLanes), product = weighted * (here * task.scales[c]);
+            const Lanes here = Lanes::load(own + c * kLanes), whole = weighted * (here * task.scales[c]);
+            const Lanes product = c ? whole * of_vector : whole;
             product.store(row + c * kLanes);
             here.store(taste + c * kLanes);
             if (c) (weight * here).store(taste + (dim + c - 1) * kLanes);

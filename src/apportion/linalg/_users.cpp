@@ -40,6 +40,7 @@ struct RatingArguments {
     const double* base;            // [dim, dim]
     const double* base_rhs;        // [dim]
     const double* scales;          // [dim - 1], of a row
+    const double* vector_weights;  // [n_tasks], of the coordinates of a row behind the first
     const double* summary_scales;  // of the packed second moments
     int64_t* by_task;              // [n_tasks, dim - 1], added to
     int64_t* total;                // [4 + latent (latent + 1) / 2], added to

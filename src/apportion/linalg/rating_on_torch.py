@@ -71,6 +71,10 @@ class _Told:
     def scales(self) -> Tensor:
         return torch.tensor(self.this_round.scales, device=self.device)
 
+    @cached_property
+    def vector_weights(self) -> Tensor:
+        return torch.tensor(self.this_round.vector_weights, device=self.device)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.this_round, name)
 

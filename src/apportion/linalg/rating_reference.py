@@ -47,6 +47,7 @@ def rows_and_votes(
             owner, sums, features, this_round.trust[tasks], labels, this_round, arrays
         )
         rows = (weights * residuals)[:, None] * (tastes * this_round.scales)
+        rows[:, 1:] = rows[:, 1:] * this_round.vector_weights[tasks][:, None]
         squares = sums(squared_lengths(rows))
         votes = _votes(sums, weights, residuals, tastes, arrays.sqrt(squares), this_round, arrays)
         good = solved & arrays.isfinite(squares) & arrays.isfinite(squared_lengths(votes))

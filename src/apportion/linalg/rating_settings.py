@@ -82,6 +82,9 @@ class RatingRound:
         starting: whether item vectors are stand-ins. Then residuals are computed from biases alone, the factor on item
             biases is 1, and tastes are scaled to a public length.
         start_norm: that length.
+        vector_weights: [n_tasks], from 0 to 1: by how much the coordinates of a row behind the first are multiplied. It
+            is 0 for tasks that the round learns no vector of, so that more of a user's norm is left for the others.
+            None for ones.
         most_leverage: the cap on the leverage of an observation in its user's regression.
         full_vote: the total weight from which on a user's vote counts in full.
     """
@@ -100,6 +103,7 @@ class RatingRound:
     summary_step: float
     starting: bool = False
     start_norm: float = 1.0
+    vector_weights: Any = None
     most_leverage: float = 0.95
     full_vote: float = 10.0
     least_weight: float = 1e-9
@@ -114,12 +118,16 @@ class RatingRound:
         if dim < 2:
             raise InputError(f"Expected features (1, item bias, item vector), got {dim} columns.", argument="features")
         shapes = {"trust": (n_tasks,), "base": (dim, dim), "base_rhs": (dim,), "scales": (dim - 1,)}
+        if self.vector_weights is None:
+            object.__setattr__(self, "vector_weights", np.ones(n_tasks))
+        shapes["vector_weights"] = (n_tasks,)
         checked = {
             name: checked_floats(name, getattr(self, name), shape=s, dtype=float64) for name, s in shapes.items()
         }
         refuse_non_finite(features=features, **checked)
         for name, array in {"features": features, **checked}.items():
             object.__setattr__(self, name, array)
+        _check_vector_weights(checked["vector_weights"])
         _check_steps(self.clip_norm, self.step)
         _check_steps(self.summary_clip, self.summary_step)
 
@@ -148,6 +156,11 @@ class RatingRound:
         """Relative noise of the packed second moments of tastes: 1 on the diagonal, 1/√2 off it."""
         latent = self.dim - 2
         return np.array([1.0 if r == c else math.sqrt(0.5) for r in range(latent) for c in range(r + 1)])
+
+
+def _check_vector_weights(weights: NDArray[np.floating[Any]]) -> None:
+    if weights.size and not (weights.min() >= 0 and weights.max() <= 1):
+        raise InputError("Expected weights of vectors from 0 to 1; at least one is outside.", argument="vector_weights")
 
 
 def _check_steps(norm: float, step: float) -> None:

@@ -47,11 +47,11 @@ def rating_round(
     """Add the parts of some users to the sums of a round, in whole steps.
 
     User j solves for (b, s, q), own bias, own factor on item biases and own taste, by a ridge regression of the labels
-    on the features. Then it contributes the row w e (s, q) · scales to each task i that it rated, where e is the
-    residual, and s and q are the solution, *without* that task. It also contributes a vote (1, s², e², clipped e², e, q
-    qᵀ) on the moments that all tasks share. All rows of a user together are clipped to `clip_norm`, its vote to
-    `summary_clip`. Both are truncated towards zero to whole steps. A user whose regression has no solution, or whose
-    part is not finite, contributes zero.
+    on the features. Then it contributes the row w e (s, v q) · scales to each task i that it rated, where e is the
+    residual, and s and q are the solution, *without* that task, and v is the weight of the task's vector. It also
+    contributes a vote (1, s², e², clipped e², e, q qᵀ) on the moments that all tasks share. All rows of a user together
+    are clipped to `clip_norm`, its vote to `summary_clip`. Both are truncated towards zero to whole steps. A user whose
+    regression has no solution, or whose part is not finite, contributes zero.
 
     Each user's numbers depend on its own observations and on `this_round` alone, to the last bit. So the sums do not
     depend on the order of users, on threads or on how users are divided into calls.
@@ -119,7 +119,8 @@ class _Arguments(ctypes.Structure):
     _fields_ = (
         [("n_users", ctypes.c_int64)]
         + [(name, ctypes.c_void_p) for name in ("indptr", "tasks", "values", "weights", "task_weights", "features")]
-        + [(name, ctypes.c_void_p) for name in ("trust", "base", "base_rhs", "scales", "summary_scales")]
+        + [(name, ctypes.c_void_p) for name in ("trust", "base", "base_rhs", "scales")]
+        + [(name, ctypes.c_void_p) for name in ("vector_weights", "summary_scales")]
         + [(name, ctypes.c_void_p) for name in ("by_task", "total")]
         + [(name, ctypes.c_int64) for name in ("n_tasks", "dim", "most_copies")]
         + [(name, ctypes.c_int32) for name in ("double_values", "double_weights", "starting", "unused")]
@@ -145,7 +146,7 @@ def _by_kernel(
     )
     arrays: dict[str, NDArray[Any]] = {"indptr": indptr, "tasks": tasks, "values": values}
     arrays |= {"by_task": by_task, "total": total}
-    for name in ("features", "trust", "base", "base_rhs", "scales", "summary_scales"):
+    for name in ("features", "trust", "base", "base_rhs", "scales", "vector_weights", "summary_scales"):
         arrays[name] = getattr(this_round, name)
     if isinstance(weights, TaskWeights):
         arrays["task_weights"] = weights.values

@@ -54,6 +54,9 @@ class Evidence:
         exposure_variance: v.
         sampling: s.
         noise_variance: ν, one per coordinate.
+        whole: the tasks whose statistics are known in all coordinates; of others only the first is. None for all tasks.
+        around: A c for every task, where b is the sum of what was released and t A c; see `exposure_told`.
+        moves: what rounds say of exposures by how they differ, see `evidence.combine`.
     """
 
     statistics: NDArray[np.float64]
@@ -62,15 +65,19 @@ class Evidence:
     exposure_variance: NDArray[np.float64]
     sampling: NDArray[np.float64]
     noise_variance: NDArray[np.float64]
+    whole: NDArray[np.bool_] | None = None
+    around: NDArray[np.float64] | None = None
+    moves: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior means and variances of all tasks, and the prior they came from."""
+    """Posterior means and variances of all tasks, the prior they came from, and its prior mean for each task."""
 
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
     prior: Prior
+    expected: NDArray[np.float64]
 
 
 def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Posterior:
@@ -84,7 +91,7 @@ def fit(evidence: Evidence, covariates: Floats, start: Prior, steps: int) -> Pos
         covariance = (apart.T @ apart + left_in_all(seen, prior.covariance)) / len(mean)
         prior = Prior(coefficients, covariance + 1e-8 * np.eye(len(covariance)))
     mean, seen = _posterior(evidence, model, covariates, prior, each=True)
-    return Posterior(mean, left_variances(seen, prior.covariance), prior)
+    return Posterior(mean, left_variances(seen, prior.covariance), prior, covariates @ prior.coefficients)
 
 
 def _coefficients(covariates: Floats, mean: Floats, covariance: Floats) -> NDArray[np.float64]:
@@ -102,7 +109,7 @@ def _posterior(
     """Return posterior means, and the information of the statistics beyond the prior."""
     expected = covariates @ prior.coefficients
     surprise = evidence.statistics - evidence.exposure[:, None] * (expected @ evidence.design.T)
-    seen = information(model, spread_of(evidence, prior.covariance), surprise, each=each)
+    seen = seen_in(evidence, model, spread_of(evidence, prior.covariance), surprise, each=each)
     return expected + seen.scores @ prior.covariance.T, seen
 
 
@@ -115,6 +122,43 @@ def noisy_design(evidence: Evidence) -> NoisyDesign:
         exposure=evidence.exposure,
         signal=np.square(evidence.exposure) + evidence.exposure_variance,
         sampling=evidence.sampling,
+    )
+
+
+def seen_in(evidence: Evidence, model: NoisyDesign, spread: Floats, statistics: Floats, *, each: bool) -> Information:
+    """Return the information of these statistics, of the first coordinate alone where no more is known.
+
+    Args:
+        evidence: tells of which tasks all coordinates are known.
+        model: the distribution of the statistics, from `noisy_design`.
+        spread: what the covariance of the prior adds to it, from `spread_of`.
+        statistics: of all tasks.
+        each: whether every task's precision is wanted.
+    """
+    if evidence.whole is None or evidence.whole.all() or len(spread) == 1:
+        return information(model, np.asarray(spread, np.float64), np.asarray(statistics, np.float64), each=each)
+    whole, part = np.flatnonzero(evidence.whole), np.flatnonzero(~evidence.whole)
+    held, seen = np.asarray(spread, np.float64), np.asarray(statistics, np.float64)
+    known = information(_some(model, whole, len(held)), held, seen[whole], each=each)
+    first = information(_some(model, part, 1), held[:1, :1], seen[part, :1], each=each)
+    scores, total = np.zeros(seen.shape), known.total.copy()
+    scores[whole], scores[part, :1] = known.scores, first.scores
+    total[0, 0] += first.total[0, 0]
+    precisions = np.zeros((len(scores) if each else 0, known.each.shape[1]))
+    if each:
+        precisions[whole], precisions[part, :1] = known.each, first.each
+    return Information(scores, total, precisions)
+
+
+def _some(model: NoisyDesign, tasks: NDArray[np.intp], width: int) -> NoisyDesign:
+    """Return the first coordinates of some tasks."""
+    return NoisyDesign(
+        design=model.design[:width, :width],
+        shape=model.shape[:width, :width],
+        noise_variance=model.noise_variance[:width],
+        exposure=model.exposure[tasks],
+        signal=model.signal[tasks],
+        sampling=model.sampling[tasks],
     )
 
 

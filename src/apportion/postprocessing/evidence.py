@@ -80,13 +80,17 @@ def _latent_block(votes: Floats, latent: int, level: float, stddev: float) -> ND
 
 @dataclass(frozen=True)
 class RoundEvidence:
-    """One round: statistics b with E b_i = t_i A θ_i, the design A, and the noise of each coordinate."""
+    """One round: statistics b with E b_i = t_i A θ_i, the design A, and the noise of each coordinate.
+
+    Residuals were taken around parameters c; `around` is A c_i for every task.
+    """
 
     statistics: NDArray[np.float64]
     design: NDArray[np.float64]
     stddev: NDArray[np.float64]
     offset: float
     offset_variance: float
+    around: NDArray[np.float64]
 
 
 def of_round(
@@ -97,21 +101,34 @@ def of_round(
     Residuals were taken around parameters `centres` c, so the sum estimates t_i A (θ_i − c_i); adding t_i A c_i gives
     t_i A θ_i.
     """
-    shifted = released / scales + exposure.total[:, None] * (centres @ moments.design.T)
-    return RoundEvidence(
-        shifted, moments.design, np.asarray(stddev / scales, np.float64), moments.offset, moments.offset_variance
-    )
+    around = centres @ moments.design.T
+    shifted = released / scales + exposure.total[:, None] * around
+    noise = np.asarray(stddev / scales, np.float64)
+    return RoundEvidence(shifted, moments.design, noise, moments.offset, moments.offset_variance, around)
 
 
-def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance: float) -> Evidence:
-    """Average rounds coordinate by coordinate, each weighted by the inverse of its noise variance."""
+def combine(
+    rounds: Sequence[RoundEvidence],
+    exposure: Exposure,
+    label_variance: float,
+    have_vectors: NDArray[np.bool_] | None = None,
+) -> Evidence:
+    """Average rounds coordinate by coordinate, each weighted by the inverse of its noise variance.
+
+    Args:
+        rounds: all rounds so far.
+        exposure: of the tasks.
+        label_variance: of residuals, as clipped.
+        have_vectors: the tasks of which rounds say more than the first coordinate; None for all.
+    """
     width = max(len(r.stddev) for r in rounds)
-    statistics = np.zeros((len(rounds[0].statistics), width))
+    statistics, around = np.zeros((2, len(rounds[0].statistics), width))
     design, precision = np.zeros((width, width)), np.zeros(width)
     for r in rounds:
         known = len(r.stddev)
         weight = r.stddev**-2
         statistics[:, :known] += r.statistics * weight
+        around[:, :known] += r.around * weight
         design[:known, :known] += weight[:, None] * r.design
         precision[:known] += weight
     statistics /= precision
@@ -122,7 +139,26 @@ def combine(rounds: Sequence[RoundEvidence], exposure: Exposure, label_variance:
         exposure.variance,
         label_variance * exposure.squares,
         1 / precision,
+        have_vectors,
+        around / precision,
+        _moves(rounds, exposure),
     )
+
+
+def _moves(rounds: Sequence[RoundEvidence], exposure: Exposure) -> NDArray[np.float64]:
+    """Return how what rounds released of each task moved with what they were around: (s, u), one row per task.
+
+    In terms of the first parameter, round k released x_k = t (θ − c_k) and noise, so x_k + t c_k differs by the noise
+    alone. Therefore, beyond the mean of that, rounds give an exposure t the log-likelihood −(2 t s + t² u)/2.
+    """
+    sums = np.zeros((5, len(exposure.total)))
+    for r in rounds:
+        slope = float(r.design[0, 0])
+        x = (r.statistics[:, 0] - exposure.total * r.around[:, 0]) / slope
+        c, weight = r.around[:, 0] / slope, (slope / float(r.stddev[0])) ** 2
+        sums += weight * np.stack([np.ones_like(x), x, c, x * c, c * c])
+    total = np.maximum(sums[0], 1e-300)
+    return np.stack([sums[3] - sums[1] * sums[2] / total, sums[4] - np.square(sums[2]) / total], axis=1)
 
 
 def offset(rounds: Sequence[RoundEvidence], left: float, expected: float) -> float:

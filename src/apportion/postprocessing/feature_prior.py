@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from apportion.linalg import information, unpack
+from apportion.linalg import unpack
 from apportion.postprocessing.empirical_bayes import (
     COEFFICIENT_PRECISION,
     Evidence,
@@ -28,6 +28,7 @@ from apportion.postprocessing.empirical_bayes import (
     left_in_all,
     left_variances,
     noisy_design,
+    seen_in,
     spread_of,
 )
 
@@ -134,7 +135,7 @@ def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: 
     """Fit the prior in `steps` steps, then return every task's posterior."""
     prior, model = start, noisy_design(evidence)
     for step in range(steps):
-        seen = information(model, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
+        seen = seen_in(evidence, model, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
         weights = np.asarray(unpack(seen.each))
         coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)

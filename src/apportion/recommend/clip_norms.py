@@ -39,6 +39,8 @@ _DISTORTION = 0.003  # error from uneven clipping, per residual variance and squ
 _COORDINATES = 3.0  # as many biases have about the error that an item's vector and bias have together
 _ITEM_VARIANCE = 0.1
 _DIMENSIONS = ((90.0, 8), (45.0, 4), (22.0, 2))  # from which signal to noise of an item, as users meet it
+_CLEAR = 9.0  # signal to noise of an item whose vector is learned
+_ALWAYS_HELD = 0.15  # of all exposure, by items whose vectors are learned
 _LEAST_TOLD = 30.0  # of that signal times the root of a user's ratings, from which vectors have any length
 
 
@@ -176,6 +178,24 @@ def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) 
     shortest = int(signal * np.sqrt(rows) >= _LEAST_TOLD)
     longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), shortest)
     return int(min(max(rows, 1), longest))
+
+
+def worth_a_vector(exposure: Exposure, clip_norm: float, mu: float) -> NDArray[np.bool_]:
+    """Return the tasks whose vectors can stand out of the noise; the rounds learn no others.
+
+    The coordinates of rare tasks would use up norm of users, and what is learned of them would be noise. Some tasks are
+    always among them: at least those with a part of all exposure.
+
+    Args:
+        exposure: of the tasks.
+        clip_norm: of users' parts.
+        mu: privacy parameter of all rounds together.
+    """
+    order = np.argsort(-exposure.total, kind="stable")
+    held = np.cumsum(exposure.total[order]) - exposure.total[order]
+    least = np.zeros(len(order), np.bool_)
+    least[order] = held < _ALWAYS_HELD * max(float(exposure.total.sum()), 1e-9)
+    return np.asarray((exposure.total * mu >= _CLEAR * clip_norm) | least)
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apportion.errors import InputError
 
 CHOICE_SHARE = 0.33
@@ -11,6 +14,7 @@ CHOICE_SHARE = 0.33
 SHARE_FOR_VALUES = 0.25
 """The share for choices if ranking is by value and popularity is clear enough, where nothing else is given."""
 _MOST_FOR_CHOICES = 0.7  # the ratings need the rest
+_SCALE_OF_ONE = 1.2  # of a vector of one coordinate in a contribution, relative to the bias
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class RatingSettings:
             popularity exceeds its noise by far, and otherwise for 0.
         held_out: fraction of the rows that is kept for these votes, out of everything before them.
         clip: norm of a user's part in a round; None to choose it from a release.
-        latent_scale: relative size of the latent coordinates in a contribution.
+        latent_scale: relative size of the latent coordinates in a contribution, all together; None for one that grows
+            with the fourth root of their number from 1.2 on.
         bias_variance: prior variance of a user's bias; where it is learned, what is expected before that.
         scale_variance: prior variance of a user's factor on item biases.
         latent_variance: prior variance of a user's taste, per coordinate.
@@ -71,7 +76,7 @@ class RatingSettings:
     choice_share: float | None = None
     held_out: float = 0.1
     clip: float | None = None
-    latent_scale: float = 1.2
+    latent_scale: float | None = None
     bias_variance: float = 0.15
     scale_variance: float = 0.15
     latent_variance: float = 1.0
@@ -89,6 +94,15 @@ class RatingSettings:
     def for_budget(cls, mu: float) -> RatingSettings:
         """Settings as a function of the budget alone; one rule turned out to serve all budgets."""
         return cls()
+
+    def row_scales(self, latent: int) -> NDArray[np.float64]:
+        """Return the relative size of each coordinate of a row: of an item's bias, then of its vector.
+
+        >>> RatingSettings().row_scales(1), RatingSettings(latent_scale=3.0).row_scales(4)
+        (array([1. , 1.2]), array([1. , 1.5, 1.5, 1.5, 1.5]))
+        """
+        together = _SCALE_OF_ONE * latent**0.25 if self.latent_scale is None else self.latent_scale
+        return np.array([1.0] + [together / np.sqrt(max(latent, 1))] * latent)
 
     def ranking_by(self, what: str) -> RatingSettings:
         """Return the settings, with a share for choices if ranking by choice is asked for.

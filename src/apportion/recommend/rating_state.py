@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.postprocessing import evidence, popularity
+from apportion.postprocessing.exposure_told import FirstKnown
+from apportion.postprocessing.feature_prior import FeaturePosterior
 from apportion.postprocessing.running import Beliefs
 from apportion.recommend.clip_norms import Residuals
 from apportion.recommend.features.ratings_items import Posterior
@@ -19,7 +22,18 @@ _STARTING_ROUNDS = 2  # whose residuals are not yet those of the model
 
 @dataclass(frozen=True)
 class Start:
-    """What is known before the first round."""
+    """What is known before the first round.
+
+    Attributes:
+        n_users: the number of users.
+        centre: what is taken off a value.
+        exposure: of the tasks.
+        popularity: of the tasks.
+        covariates: of the prior mean of the tasks.
+        residuals: of users, and the clip norm.
+        dimension: length of item vectors.
+        have_vectors: the tasks whose vectors the rounds learn.
+    """
 
     n_users: float
     centre: float
@@ -28,6 +42,7 @@ class Start:
     covariates: NDArray[np.float64]
     residuals: Residuals
     dimension: int
+    have_vectors: NDArray[np.bool_]
 
     @property
     def typical_root(self) -> float:
@@ -50,6 +65,23 @@ class State:
     residual_variance: float
     rounds: tuple[evidence.RoundEvidence, ...]
     beliefs: Beliefs
+
+    @property
+    def biases(self) -> FirstKnown:
+        """What is known of the items' biases."""
+        found = self.posterior
+        spread = float(found.prior.covariance[0, 0])
+        featured = isinstance(found, FeaturePosterior)
+        return FirstKnown(found.expected[:, 0], spread, found.mean[:, 0], found.variance[:, 0], featured)
+
+    def spreading(self, spread: float) -> Posterior:
+        """Return the posterior, with a prior in which biases have this variance."""
+        prior: Any = self.posterior.prior
+        sizes = np.ones(len(prior.covariance))
+        sizes[0] = np.sqrt(spread / max(float(prior.covariance[0, 0]), 1e-12))
+        found: Any = replace(self.posterior, prior=replace(prior, covariance=prior.covariance * sizes * sizes[:, None]))
+        posterior: Posterior = found
+        return posterior
 
     @property
     def known(self) -> Known:

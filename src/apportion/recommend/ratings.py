@@ -33,7 +33,7 @@ from apportion.estimators.counts import ReleasedPopularity, release_overview, re
 from apportion.estimators.items import PrivateItems
 from apportion.estimators.private import check_rating_scale
 from apportion.linalg import RatingRound
-from apportion.postprocessing import evidence, popularity
+from apportion.postprocessing import evidence, exposure_told, popularity
 from apportion.privacy import Plan, Purpose, Session, Share, Statement
 from apportion.privacy.contributions import HeldOut, RatingParts, Weighting, step_of
 from apportion.recommend import choice_rounds, clip_norms, user_spread
@@ -157,8 +157,7 @@ class _Fit:
         start, weights = self._start(plan, overview, released)
         if not start.dimension:
             plan = self._plan_of_means(plan)
-        n_rounds = len(plan.several("rounds"))
-        state = None
+        n_rounds, state = len(plan.several("rounds")), None
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
@@ -279,9 +278,9 @@ class _Fit:
         logs = popularity.log_popularity(found)
         covariates = np.stack([np.ones_like(logs), logs], axis=1)
         residuals = self._residuals(plan, centre, exposure)
-        start = Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST)
-        start = self._learn_user_spread(plan, start)
-        return replace(start, dimension=self._dimension(plan, start)), given.weights
+        all_items = np.ones(len(logs), np.bool_)
+        start = Start(n_users, centre, exposure, found, covariates, residuals, _LONGEST, all_items)
+        return self._with_lengths(plan, self._learn_user_spread(plan, start)), given.weights
 
     def _without_held_out(self, n_users: float) -> UserParts:
         """Return the users without the rows that they will vote with; the overview and a private list saw those."""
@@ -320,12 +319,13 @@ class _Fit:
         self._spread = replace(self._spread, bias=found.of_biases(self._spread.bias))
         return replace(start, residuals=replace(start.residuals, variance=found.within_users(known)))
 
-    def _dimension(self, plan: Plan, start: Start) -> int:
-        """As given, or as far as items stand out of the noise."""
-        if self._settings.dimension is not None:
-            return min(self._settings.dimension, self._data.n_tasks)
-        rows = start.typical_root**2
-        return clip_norms.dimension_for(start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan), rows)
+    def _with_lengths(self, plan: Plan, start: Start) -> Start:
+        """Choose the length of vectors, as given or as far as items stand out of the noise, and who gets one."""
+        known = start.exposure, start.residuals.clip_norm, _mu_of_rounds(plan)
+        given = self._settings.dimension
+        length = clip_norms.dimension_for(*known, start.typical_root**2) if given is None else given
+        have_vectors = clip_norms.worth_a_vector(*known)
+        return replace(start, dimension=min(length, self._data.n_tasks), have_vectors=have_vectors)
 
     def _round(
         self,
@@ -339,9 +339,8 @@ class _Fit:
         last: bool,
     ) -> State:
         this_round = self._round_numbers(k, start, before, rng)
-        task_sums, user_sums = self._engine.add_up(
-            self._users, [RatingParts(this_round, weights, "a round on ratings")]
-        )
+        part = RatingParts(this_round, weights, "a round on ratings")
+        task_sums, user_sums = self._engine.add_up(self._users, [part])
         released = self._session.release(Purpose.ITEM_SUMS.at(round=k), task_sums, shares[0])
         moments = evidence.shared_moments(
             self._session.release(Purpose.SHARED_MOMENTS.at(round=k), user_sums, shares[1]),
@@ -370,7 +369,7 @@ class _Fit:
             trust=np.asarray(fold_in.observation_weights, np.float64),
             base=np.asarray(fold_in.base, np.float64),
             base_rhs=np.asarray(fold_in.base_rhs, np.float64),
-            scales=np.array([1.0] + [chosen.latent_scale / np.sqrt(max(latent, 1))] * latent),
+            scales=chosen.row_scales(latent),
             value_range=self._range,
             centre=start.centre,
             unit=self._unit,
@@ -380,15 +379,13 @@ class _Fit:
             summary_step=step_of(_SUMMARY_CLIP),
             starting=k == 0 or (k == 1 and latent > 0),
             start_norm=float(np.sqrt(chosen.start_level * latent)),
+            vector_weights=start.have_vectors.astype(np.float64) if latent else None,
         )
 
     def _first_vectors(self, start: Start, biases: Floats, rng: np.random.Generator) -> Floats:
-        """Return random directions, except those known to matter: popularity, the item's own bias, and features."""
+        """Return random directions, except those known to matter."""
         vectors = rng.standard_normal((self._data.n_tasks, start.dimension))
-        vectors[:, 0] = start.covariates[:, 1]
-        if start.dimension > 1:
-            vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
-        self._items.fill(vectors[:, 2:])
+        self._items.first_vectors(vectors, start.covariates[:, 1], biases)
         return vectors
 
     def _fold_in(self, parameters: Floats, variances: Floats, residual: float) -> FoldIn:
@@ -412,11 +409,14 @@ class _Fit:
             around[:, 1:] = 0.0  # residuals of that round were taken around biases alone
         this = evidence.of_round(released, stddev, this_round.scales, moments, around, start.exposure)
         rounds = (*(before.rounds if before else ()), this)
-        combined = evidence.combine(rounds, start.exposure, moments.clipped_variance)
-        known = None if before is None else before.posterior
+        combined = evidence.combine(rounds, start.exposure, moments.clipped_variance, start.have_vectors)
+        known = None
+        if before is not None:
+            biases = exposure_told.with_likely_spread(combined, before.biases)
+            combined, known = exposure_told.told(combined, biases), before.spreading(biases.spread)
         steps = self._settings.last_steps if last and this_round.width > 1 else self._settings.steps
-        posterior = self._items.posterior(combined, start.covariates, known, this_round.width, steps)
-        return State(start, posterior, moments.residual_variance, rounds, moments.beliefs)
+        found = self._items.posterior(combined, start.covariates, known, this_round.width, steps)
+        return State(start, found, moments.residual_variance, rounds, moments.beliefs)
 
     def model(self, state: State, statement: Statement, *, by_choice: bool) -> RatingModel:
         """Return the public model, in the units of the values; it ranks by choice if asked to."""

@@ -48,13 +48,17 @@ _ROUND: Final = Table(
         "summary_clip": CLIP_NORM,
         "starting": Flag(),
         "start_norm": Real(0.0, LARGEST),
+        "vector_weights": Array(("items",), 0.0, 1.0),
         **WEIGHTS,
     }
 )
 _VOTES: Final = Table(
     {"fold_ins": Several(regression("<f8"), 2, 32), "centre": _CENTRE, "unit": _UNIT, "clip_norm": CLIP_NORM, **VOTING}
 )
-_OF_ROUND: Final = ("features", "trust", "base", "base_rhs", "scales", "centre", "unit", "clip_norm", "summary_clip")
+_OF_ROUND: Final = (
+    *("features", "trust", "base", "base_rhs", "scales", "vector_weights", "centre", "unit"),
+    *("clip_norm", "summary_clip", "starting", "start_norm"),
+)
 
 
 def _norms(given: Given, facts: PublicFacts) -> ClippedParts:
@@ -86,7 +90,7 @@ def _numbers_of_round(given: Given, facts: PublicFacts) -> int:
 def _round(given: Given, facts: PublicFacts) -> Contribution:
     """Steps follow from clip norms, and the scale of values from what the client knows."""
     numbers = RatingRound(
-        **{name: given[name] for name in (*_OF_ROUND, "starting", "start_norm")},
+        **{name: given[name] for name in _OF_ROUND},
         value_range=facts.value_range,
         step=step_of(given["clip_norm"]),
         summary_step=step_of(given["summary_clip"]),
@@ -99,7 +103,7 @@ def _taken_round(contribution: Any, facts: PublicFacts) -> Given | None:
         return None
     held = contribution.round
     return {
-        **{name: getattr(held, name) for name in (*_OF_ROUND, "starting", "start_norm")},
+        **{name: getattr(held, name) for name in _OF_ROUND},
         "dimension": held.dim,
         "coordinates": held.width,
         **taken_weights(contribution.weights),

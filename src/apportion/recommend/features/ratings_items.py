@@ -113,12 +113,15 @@ class ItemSide:
         other._choices = _Choices.of(vectors, self._settings.feature_directions, self._reach_of(taste_variance))
         return other
 
-    def fill(self, columns: NDArray[np.float64]) -> None:
-        """Replace the first of these columns by directions of choices or features, as far as there are any."""
+    def first_vectors(self, vectors: NDArray[np.float64], popularity: Floats, biases: Floats) -> None:
+        """Replace the first of these random directions by those known to matter: popularity, biases, and features."""
+        vectors[:, 0] = popularity
+        if vectors.shape[1] > 1:
+            vectors[:, 1] = biases / max(float(biases.std()), 1e-9)
         known = self._directions if self._choices is None else self._choices.directions
         if known is not None:
-            found = known.of_equal_length(columns.shape[1])
-            columns[:, : found.shape[1]] = found
+            found = known.of_equal_length(max(vectors.shape[1] - 2, 0))
+            vectors[:, 2 : 2 + found.shape[1]] = found
 
     def _regressors(self, covariates: Floats) -> Regressors | None:
         """Return what the prior mean of a task depends on, if there are features or choices."""
