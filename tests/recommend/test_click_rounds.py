@@ -145,9 +145,9 @@ def test_a_fit_says_how_many_rounds_it_made_and_what_they_were_about(epsilon, nu
 def test_vectors_of_the_last_round_are_shrunk_by_less(monkeypatch):
     made = []
 
-    def recorded(releases, among, exposure, least, steps, place, **chosen):
-        made.append((steps, chosen))
-        return denoised_together(releases, among, exposure, least, steps, place, **chosen)
+    def recorded(releases, among, prior, **chosen):
+        made.append((prior.steps, chosen))
+        return denoised_together(releases, among, prior, **chosen)
 
     monkeypatch.setattr(clicks, "denoised_together", recorded)
     settings = ClickSettings(rounds=3, choices=(Trust(1, 5),))
