@@ -215,9 +215,9 @@ def _hidden(fitted: UserMean, values: Sequence[str]) -> tuple[str, ...]:
     return (
         "The interval does not account for a few users who own most rows and differ from all others: up to about "
         f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
-        f"are not to count with all of their rows. One such user could move {_each(values, fitted.hidden_user_)}. A user "
-        f"with more than {fitted.max_size:,} rows counts as one with {fitted.max_size:,}: if there are such users, the "
-        "interval is not for the mean over all rows, and a larger --max-size is needed.",
+        f"are not to count with all of their rows. One such user could move {_each(values, fitted.hidden_user_)}. "
+        f"A user with more than {fitted.max_size:,} rows counts as one with {fitted.max_size:,}: if there are such "
+        "users, the interval is not for the mean over all rows, and a larger --max-size is needed.",
     )
 
 
