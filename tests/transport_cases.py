@@ -13,7 +13,7 @@ from apportion.data.vocabulary import Vocabulary
 from apportion.federated import DataElsewhere
 from apportion.transport import (
     CATALOGUE,
-    Account,
+    ClientAccount,
     ClientsByPost,
     Conditions,
     Desk,
@@ -54,7 +54,7 @@ class Federation:
         self.conditions = Conditions(**given)
         self.users = self.data.as_users.cut(n_clients)
         for each, secret in enumerate(self.secrets):
-            Account.created(self.path(each), public_of(secret))
+            ClientAccount.created(self.path(each), public_of(secret))
         self.desks = {each: self.opened(each) for each in range(n_clients)}
 
     def path(self, each):
@@ -63,7 +63,7 @@ class Federation:
     def opened(self, each, conditions=None, users=None):
         """A desk of one client, as after a start."""
         secret = self.secrets[each]
-        account = Account(self.path(each), public_of(secret))
+        account = ClientAccount(self.path(each), public_of(secret))
         return Desk(users or self.users[each], conditions or self.conditions, secret, account)
 
     def restarted(self, each, **changes):

@@ -16,7 +16,7 @@ from apportion.parties import ProtectedMultiTask
 from apportion.privacy.neighbours import ADD_REMOVE_TASK
 from apportion.recommend import load
 from apportion.report.client_page import client_page
-from apportion.transport import Account, ClientsByPost, LocalPost
+from apportion.transport import ClientAccount, ClientsByPost, LocalPost
 from apportion.transport.configuration import Federation
 from federation_files import OneMachine, write_everybody, write_federation
 from loopback_federation import write_certificates
@@ -66,7 +66,7 @@ def test_clients_take_part_in_as_many_fits_as_their_file_says_if_the_server_draw
         fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / str(number))
     with pytest.raises(RefusedError, match="Only 0 clients are left"):
         fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / "again")
-    page = client_page(told, 5, Account.shown(folder / "client0" / ACCOUNT))
+    page = client_page(told, 5, ClientAccount.shown(folder / "client0" / ACCOUNT))
     assert words in page
     assert "may have been read" in page
 
@@ -161,7 +161,7 @@ def test_clients_who_draw_the_noise_pay_from_their_own_account_and_see_it_on_the
     asking = secret_key(folder / "server", "server")
     statement = fit_over(told, conditions, ClientsByPost(LocalPost(desks), conditions, asking), folder / "model")
     assert "up to 1 of 5 clients who collude" in statement
-    entries = Account.shown(folder / "client0" / ACCOUNT)
+    entries = ClientAccount.shown(folder / "client0" / ACCOUNT)
     assert len(entries) == len(load(folder / "model").statement.releases)
     run("federate", "page", config, "--client", folder / "client0")
     page = (folder / "client.html").read_text(encoding="utf-8")

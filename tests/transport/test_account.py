@@ -8,7 +8,7 @@ import pytest
 
 from apportion.errors import InputError
 from apportion.federated import RefusedError
-from apportion.transport.account import Account, Entry
+from apportion.transport.account import ClientAccount, Entry
 
 KEY = bytes(range(32))
 
@@ -19,16 +19,16 @@ def entry(number, cost=0.25):
 
 @pytest.fixture
 def path(tmp_path):
-    Account.created(tmp_path / "account", KEY)
+    ClientAccount.created(tmp_path / "account", KEY)
     return tmp_path / "account"
 
 
 def test_what_was_charged_is_there_after_a_restart_and_its_name_is_refused(path):
-    first = Account(path, KEY)
+    first = ClientAccount(path, KEY)
     first.charge(entry(1))
     first.charge(entry(2, 0.5))
     first.close()
-    second = Account(path, KEY)
+    second = ClientAccount(path, KEY)
     assert second.spent == 0.75
     assert second.entries == (entry(1), entry(2, 0.5))
     with pytest.raises(RefusedError, match="answered before"):
@@ -37,14 +37,14 @@ def test_what_was_charged_is_there_after_a_restart_and_its_name_is_refused(path)
 
 def test_a_charge_is_forced_to_disk_before_it_returns(path, monkeypatch):
     forced = []
-    account = Account(path, KEY)
+    account = ClientAccount(path, KEY)
     monkeypatch.setattr(os, "fsync", lambda handle: forced.append(path.read_bytes().count(b"\n")))
     account.charge(entry(1))
     assert forced == [2]
 
 
 def test_a_charge_counts_even_if_the_disk_fails(path, monkeypatch):
-    account = Account(path, KEY)
+    account = ClientAccount(path, KEY)
 
     def fail(handle):
         raise OSError("no space left")
@@ -58,34 +58,34 @@ def test_a_charge_counts_even_if_the_disk_fails(path, monkeypatch):
 
 def test_an_account_is_not_made_twice_and_not_made_by_opening(tmp_path, path):
     with pytest.raises(FileExistsError):
-        Account.created(path, KEY)
+        ClientAccount.created(path, KEY)
     with pytest.raises(InputError, match="There is no account"):
-        Account(tmp_path / "other", KEY)
+        ClientAccount(tmp_path / "other", KEY)
 
 
 def test_one_process_has_it_open_and_others_do_not_read_it(path):
-    held = Account(path, KEY)
+    held = ClientAccount(path, KEY)
     with pytest.raises(InputError, match="open in another process"):
-        Account(path, KEY)
+        ClientAccount(path, KEY)
     held.close()
     assert (path.stat().st_mode & 0o077) == 0
 
 
 def test_an_account_belongs_to_one_key(path):
     with pytest.raises(InputError, match="another's"):
-        Account(path, bytes(32))
+        ClientAccount(path, bytes(32))
 
 
 def test_a_line_that_was_cut_off_is_no_pass_and_a_changed_one_is_refused(path):
-    account = Account(path, KEY)
+    account = ClientAccount(path, KEY)
     account.charge(entry(1))
     account.close()
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"run": "00')
-    again = Account(path, KEY)
+    again = ClientAccount(path, KEY)
     again.charge(entry(2))
     again.close()
-    assert Account(path, KEY).entries == (entry(1), entry(2))
+    assert ClientAccount(path, KEY).entries == (entry(1), entry(2))
     path.write_bytes(whole.replace(b"0.25", b"-9.5"))
     with pytest.raises(InputError, match="other lines"):
-        Account(path, KEY)
+        ClientAccount(path, KEY)

@@ -11,7 +11,7 @@ from apportion.federated.elsewhere import UsersElsewhere
 from apportion.parties import ProtectedMultiTask, learn_elsewhere, parties_of
 from apportion.privacy import SeededNoise
 from apportion.privacy.neighbours import ADD_REMOVE_TASK, REPLACE_TASK
-from apportion.transport import Account, ClientsByPost, Conditions, Desk, LocalPost, PublicFacts
+from apportion.transport import ClientAccount, ClientsByPost, Conditions, Desk, LocalPost, PublicFacts
 from carrier_cases import Office, clients_at_work
 from federated_cases import identity, public_of
 
@@ -39,8 +39,8 @@ class PartyFederation:
         self.desks = {}
         for each, secret in enumerate(self.secrets):
             path = folder / f"account-{each}"
-            Account.created(path, public_of(secret))
-            self.desks[each] = Desk(self.party(each), self.conditions, secret, Account(path, public_of(secret)))
+            ClientAccount.created(path, public_of(secret))
+            self.desks[each] = Desk(self.party(each), self.conditions, secret, ClientAccount(path, public_of(secret)))
 
     def party(self, each):
         return parties_of([self.x[each]], [self.y[each]])
@@ -95,7 +95,7 @@ def test_a_relation_that_parties_do_not_use_is_refused_before_they_are_asked(tmp
 def test_rows_that_are_not_of_one_party_are_refused_before_the_first_letter(tmp_path):
     federation = PartyFederation(tmp_path)
     secret = federation.secrets[0]
-    account = Account.created(tmp_path / "again", public_of(secret))
+    account = ClientAccount.created(tmp_path / "again", public_of(secret))
     for users in (
         parties_of(federation.x[:2], federation.y[:2]),
         parties_of([federation.x[0][:, :3]], [federation.y[0]]),

@@ -14,7 +14,7 @@ import pytest
 from apportion import linalg
 from apportion.cli.federate_app import agreed, fit_over, users_of
 from apportion.cli.federate_processes import environment, link_command, started_run, write_app, write_connection
-from apportion.transport import Account
+from apportion.transport import ClientAccount
 from apportion.transport.configuration import Federation
 from apportion.transport.flower import fit_in_run
 from federation_files import OneMachine, write_everybody, write_federation
@@ -50,7 +50,7 @@ def test_real_processes_release_what_memory_does_and_run_no_code_of_the_server(t
     assert there == in_memory(config, rows, tmp_path)
     assert (tmp_path / "ran-stranger").exists(), said
     assert not (tmp_path / "ran-ours").exists()
-    assert [entry.names for entry in Account.shown(tmp_path / "client0" / "account")] == [("user-means",)]
+    assert [entry.names for entry in ClientAccount.shown(tmp_path / "client0" / "account")] == [("user-means",)]
     page = tmp_path / "page.html"
     show = ["federate", "page", str(config), "--client", str(tmp_path / "client0"), "--out", str(page)]
     command = [sys.executable, "-c", "from apportion.cli.main import main; main()", *show]
@@ -65,7 +65,7 @@ def test_processes_over_https_release_what_memory_does(tmp_path):
     said = run_over_loopback(tmp_path, config, rows, carrier="https", host=host)
     assert (tmp_path / "out" / "released.json").exists(), said
     assert json.loads((tmp_path / "out" / "released.json").read_text()) == in_memory(config, rows, tmp_path)
-    assert [entry.names for entry in Account.shown(tmp_path / "client0" / "account")] == [("user-means",)]
+    assert [entry.names for entry in ClientAccount.shown(tmp_path / "client0" / "account")] == [("user-means",)]
 
 
 def test_clients_who_draw_the_noise_finish_without_one_of_them(tmp_path):
@@ -75,7 +75,7 @@ def test_clients_who_draw_the_noise_finish_without_one_of_them(tmp_path):
     released = json.loads((tmp_path / "out" / "released.json").read_text())
     assert set(released["quantiles"]) == {"0.25", "0.5", "0.75"}
     assert "up to 1 of 5 clients who collude" in released["statement"]
-    (entry,) = Account.shown(tmp_path / "client1" / "account")
+    (entry,) = ClientAccount.shown(tmp_path / "client1" / "account")
     assert entry.cost == pytest.approx(agreed(Federation.read(config)).budget.mu ** 2)
 
 

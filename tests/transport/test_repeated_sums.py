@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from apportion.federated import RefusedError
-from apportion.transport import Account, LocalPost, letters, question
+from apportion.transport import ClientAccount, LocalPost, letters, question
 from apportion.transport.plain import unpacked
 from transport_cases import POPULARITY, Federation, asked, one_pass
 
@@ -93,7 +93,7 @@ def test_that_a_list_is_signed_is_on_disk_before_the_signature_leaves(tmp_path):
         def exchanged(self, by_position, most):
             answers = super().exchanged(by_position, most)
             stages = {unpacked(answer)["stage"] for answer in answers.values()}
-            seen.append((stages.pop(), [Account.shown(federation.path(each))[0].signed for each in answers]))
+            seen.append((stages.pop(), [ClientAccount.shown(federation.path(each))[0].signed for each in answers]))
             return answers
 
     one_pass(federation, asked(POPULARITY), Watching(federation.desks))

@@ -170,14 +170,14 @@ def page(federation: Path, own: Path, out: Path) -> None:
     """Write a page for the owner of a client, from the client's own account."""
     from apportion.cli.federate_app import ACCOUNT
     from apportion.report.client_page import client_page
-    from apportion.transport import Account
+    from apportion.transport import ClientAccount
     from apportion.transport.configuration import Federation
 
     refuse_folder(out)
     if not (own / ACCOUNT).exists():
         raise InputError(f"There is no account in {own}; `apportion federate key` makes one.", argument="client")
     told = Federation.read(federation)
-    write_text(out, client_page(told, len(told.keys), Account.shown(own / ACCOUNT)))
+    write_text(out, client_page(told, len(told.keys), ClientAccount.shown(own / ACCOUNT)))
     say_page(out)
 
 

@@ -25,7 +25,7 @@ from apportion.federated import Clients, DataElsewhere
 from apportion.privacy import Budget, Purpose, Session
 from apportion.recommend import PrivateClickRecommender, PrivateRatingRecommender
 from apportion.statistics.value_shares import SharesBetween
-from apportion.transport import Account, Conditions, Desk
+from apportion.transport import ClientAccount, Conditions, Desk
 from apportion.transport.configuration import Federation
 
 _CUTS = 40  # steps that a scale is divided into for quantiles
@@ -65,7 +65,7 @@ def new_client(folder: Path) -> str:
     with os.fdopen(handle, "w") as file:
         file.write(secret.private_bytes_raw().hex() + "\n")
     public = secret.public_key().public_bytes_raw()
-    Account.created(folder / ACCOUNT, public)
+    ClientAccount.created(folder / ACCOUNT, public)
     return public.hex()
 
 
@@ -73,7 +73,7 @@ def desk_of(conditions: Conditions, users: Users, folder: Path) -> Desk:
     """Return the desk of the client whose key and account are in a folder."""
     secret = secret_key(folder, "client")
     public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
-    return Desk(users, conditions, secret, Account(folder / ACCOUNT, public))
+    return Desk(users, conditions, secret, ClientAccount(folder / ACCOUNT, public))
 
 
 def secret_key(folder: Path, whose: str) -> bytes:

@@ -1,6 +1,6 @@
 """Federated fits by letters: a closed list of questions, a client's own conditions and account, and the post."""
 
-from apportion.transport.account import Account, Entry
+from apportion.transport.account import ClientAccount, Entry
 from apportion.transport.catalogue import CATALOGUE
 from apportion.transport.conditions import Conditions
 from apportion.transport.desk import Desk
@@ -9,7 +9,7 @@ from apportion.transport.post import ClientsByPost, LocalPost, Post
 
 __all__ = [
     "CATALOGUE",
-    "Account",
+    "ClientAccount",
     "ClientsByPost",
     "Conditions",
     "Desk",

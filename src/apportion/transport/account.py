@@ -59,7 +59,7 @@ class Entry:
         return entry
 
 
-class Account:
+class ClientAccount:
     """The passes of one client.
 
     Args:

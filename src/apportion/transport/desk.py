@@ -23,7 +23,7 @@ from apportion.federated.messages import Confirmations, Confirmed, Delivered, Ma
 from apportion.privacy.contributions.distinct_tasks import require_distinct_tasks
 from apportion.privacy.noise import NoiseSource, SystemNoise
 from apportion.transport import letters
-from apportion.transport.account import Account, Entry
+from apportion.transport.account import ClientAccount, Entry
 from apportion.transport.conditions import MOST_USERS, Conditions
 from apportion.transport.question import Asked, offered
 
@@ -54,7 +54,7 @@ class Desk:
         users: Users,
         conditions: Conditions,
         identity: bytes,
-        account: Account,
+        account: ClientAccount,
         noise: NoiseSource | None = None,
     ) -> None:
         _check_users(users, conditions)
