@@ -32,6 +32,9 @@ def test_it_is_the_whole_vector_to_numpy():
     both = MostlyZero.joined([few, MostlyZero.whole(np.arange(3.0)), few])
     assert np.array_equal(np.asarray(both), np.concatenate([held.reshape(-1), np.arange(3.0), held.reshape(-1)]))
     assert both.shape == (27,)
+    none = MostlyZero.of_rows(np.zeros(0, np.int64), np.zeros((0, 2)), 2)
+    first = MostlyZero.joined([none, MostlyZero.whole(np.ones(2)), none])
+    assert np.array_equal(np.asarray(first), [0, 0, 0, 0, 1, 1, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -53,11 +53,11 @@ class MostlyZero:
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return vectors one behind another as one."""
-        size, ends, offsets = 0, [], [np.zeros(1, np.int64)]
+        size, held, ends, offsets = 0, 0, [], [np.zeros(1, np.int64)]
         for part in parts:
             ends.append(part.ends + size)
-            offsets.append(part.offsets[1:] + offsets[-1][-1])
-            size += part.size
+            offsets.append(part.offsets[1:] + held)
+            size, held = size + part.size, held + len(part.numbers)
         numbers = np.concatenate([part.numbers for part in parts])
         return cls(size, np.concatenate(ends), np.concatenate(offsets), numbers)
 

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import time
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -179,6 +180,26 @@ def test_a_failure_to_give_back_is_a_warning_and_not_the_end_of_a_fit_that_was_p
     with pytest.warns(reservations.ReservationWarning, match="was not given back: The ledger cannot"), mine:
         pass
     assert len(account.status().reserved) == 1
+
+
+def test_a_reservation_that_another_handle_gives_back_at_the_same_moment_ends_without_a_warning(
+    ledger, account, monkeypatch
+):
+    mine, written = account.reserve(), account._written
+
+    def somebody_is_first(*arguments):
+        monkeypatch.setattr(account, "_written", written)
+        ledger.account("visits").give_back(1)
+        return written(*arguments)
+
+    monkeypatch.setattr(account, "_written", somebody_is_first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mine.end(finished=True)
+    assert not account.status().reserved
+    monkeypatch.setattr(account, "_written", somebody_is_first)
+    with pytest.raises(LedgerError, match="no open reservation with number 1"):
+        account.give_back(1)
 
 
 def test_a_session_that_divides_delta_otherwise_than_its_account_is_told_so(ledger):

@@ -159,11 +159,14 @@ class Account:
             missing_ok: whether to do nothing if it is not open.
         """
         self._refuse_unguarded()
-        if self._standing().reservation(reservation) is None:
-            if missing_ok:
+        try:
+            if self._standing().reservation(reservation) is None:
+                raise LedgerError(f"Account {self.name!r} has no open reservation with number {reservation}.")
+            self._written("given back", GivenBack(reservation), self._filter.nothing, None)
+        except LedgerError:
+            if missing_ok and self._standing().reservation(reservation) is None:  # somebody else may just have done it
                 return self._filter.nothing
-            raise LedgerError(f"Account {self.name!r} has no open reservation with number {reservation}.")
-        self._written("given back", GivenBack(reservation), self._filter.nothing, None)
+            raise
         return self._charged_against([reservation])
 
     def epsilon_of(self, amounts: Amounts) -> float:
