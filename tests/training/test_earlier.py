@@ -75,6 +75,19 @@ def test_new_modules_need_no_caution():
         assert trainer(module()).fit(rows()).statement_.unprotected == ()
 
 
+def test_numbers_that_are_all_the_same_are_no_sign_of_an_earlier_training():
+    def to_zero(done):
+        held[2].bias.data.zero_()
+
+    held = module()
+    trainer(held).fit(rows(), callbacks=[to_zero])
+    new = module()
+    nn.init.zeros_(new[2].bias)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert trainer(new).fit(rows()).statement_.unprotected == ()
+
+
 def test_a_training_that_changes_nothing_is_no_earlier_training():
     held = module()
     trainer(held, lr=0.0).fit(rows())

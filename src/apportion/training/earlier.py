@@ -36,8 +36,8 @@ class Earlier:
 
 
 def hashes_of(module: nn.Module) -> dict[str, str]:
-    """Return a hash of each parameter's numbers."""
-    return {name: _hash(p) for name, p in module.named_parameters()}
+    """Return a hash of each parameter's numbers, but for those that are all the same, as many are before training."""
+    return {name: _hash(p) for name, p in module.named_parameters() if not _uniform(p)}
 
 
 def trained_before(start: dict[str, str]) -> Earlier | None:
@@ -72,6 +72,11 @@ def say(sentence: str) -> None:
         TrainedBeforeWarning,
         stacklevel=4,
     )
+
+
+def _uniform(parameter: torch.Tensor) -> bool:
+    held = parameter.detach().reshape(-1)
+    return bool((held == held[:1]).all())
 
 
 def _hash(parameter: torch.Tensor) -> str:

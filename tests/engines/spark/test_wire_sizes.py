@@ -41,5 +41,5 @@ def test_a_pass_sends_as_many_bytes_as_there_are_released_numbers_of_items():
     sent: dict[str, int] = {}
     for each in engine.passes:
         sent[str(each)] = max(len(each.written), sent.get(str(each), 0))
-    assert 8 * items * (width + 3) <= sent["RatingParts"] <= 8 * items * (width + 3) + 4096
+    assert 8 * items * (width + 4) <= sent["RatingParts"] <= 8 * items * (width + 4) + 4096
     assert 40 * items * (width + 2) <= sent["Votes"] <= 40 * items * (width + 2) + 4096
