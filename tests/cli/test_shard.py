@@ -128,8 +128,8 @@ def test_names_may_have_stars_in_them(run, write, rows, ratings):
 
 
 def test_rows_of_a_query_can_be_taken(run, ratings, rows):
-    columns = "columns = {'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'DOUBLE'}"
-    query = f"SELECT user AS who, item, rating FROM read_csv('{ratings}', header = true, {columns}) WHERE rating >= 4"
+    settings = "auto_detect = false, header = true, columns = {'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'DOUBLE'}"
+    query = f"SELECT user AS who, item, rating FROM read_csv('{ratings}', {settings}) WHERE rating >= 4"
     made = run("shard", "--query", query, "--user", "who", "--out", "users", "--json").json
     assert made["rows"] == sum(row[2] >= 4 for row in rows)
 

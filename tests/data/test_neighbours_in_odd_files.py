@@ -6,6 +6,7 @@ import io
 import json
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from apportion.cli.loading import load_data
 from apportion.cli.options import DataOptions
 from apportion.cli.shard import shard
-from apportion.data import Interactions
+from apportion.data import Interactions, text_files
 from apportion.data.arrow_columns import _as_floats, texts_of
 from apportion.data.encoding import finite_float32
 from apportion.data.on_disk.queries import QueryTable
@@ -224,6 +225,23 @@ def test_a_second_column_of_times_in_a_folder_of_json_is_refused(tmp_path):
         load_data(tmp_path, DataOptions())
 
 
+# -- edges of the blocks in which a file is read --
+
+
+@pytest.mark.parametrize("block", [64, 97, 200])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_where_a_block_ends_changes_no_cell(tmp_path, monkeypatch, block, end):
+    cells = ['"a\nb"', '"a\r\nb"', '"a\rb"', '"\r\n\r\n"', '"x""y"', "plain"]
+    rows = [f"u{k % 5},{cells[k % len(cells)]},{1 + k % 5}" for k in range(40)]
+    path = tmp_path / "a.csv"
+    monkeypatch.setattr(text_files, "_BLOCK_BYTES", block)
+    for shift in range(0, 40, 3):
+        path.write_bytes(end.join(["user,item,rating", *(["zz," + "p" * (1 + shift) + ",1"]), *rows, ""]).encode())
+        found = of_others(Interactions.read(path, rules=RowRules(repeats="sum")))
+        wanted = {(f"u{k % 5}", cells[k % len(cells)].strip('"').replace('""', '"')) for k in range(40)}
+        assert {(user, item) for user, item, _ in found} == wanted
+
+
 # -- columns that `shard` keeps --
 
 
@@ -246,20 +264,71 @@ def test_the_first_cell_does_not_decide_how_cells_of_others_are_stored(tmp_path,
     assert sharded(path, "g:text") == sorted([own, *(line.split(",")[1] for line in others)])
 
 
+@pytest.mark.parametrize("own", ["true", "False"])
+def test_a_first_number_does_not_decide_how_truth_values_of_others_are_stored(tmp_path, own):
+    path = csv_of(tmp_path / "a.csv", ["zz,1", *(f"u{user},{own}" for user in range(4))], "user,g")
+    with pytest.raises(InputError, match="--keep g:text"):
+        sharded(path, "g")
+
+
 def test_text_without_numbers_is_kept_as_it_is(tmp_path):
     path = csv_of(tmp_path / "a.csv", ["zz,NA", *(f"u{user},g{user % 2}" for user in range(4))], "user,g")
     assert sharded(path, "g") == ["NA", "g0", "g0", "g1", "g1"]
 
 
+NAMED = "columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'g': 'VARCHAR'}"
+WHOLE = "read_csv('a.csv', auto_detect = false, header = true, " + NAMED + ")"
+GUESSING = (
+    "'a.csv'", "read_csv('a.csv')", "read_csv('a.csv', types={'user': 'VARCHAR'})",
+    f"read_csv('a.csv', header = true, {NAMED})",  # one row changes what separates columns, or quotes
+    "read_ndjson('a.jsonl')", "read_json_auto('a.jsonl')", "sniff_csv('a.csv')",
+    "(SELECT 1 AS columns WHERE columns = 1), 'a.csv'", f"{WHOLE} JOIN 'a.csv' b USING (user)",
+    f"(WITH \"a.csv\" AS (SELECT 1) SELECT * FROM \"a.csv\"), {WHOLE}",
+    f"(SELECT * FROM {WHOLE} UNION ALL SELECT * FROM read_csv('a.csv'))", "query('SELECT * FROM read_csv(''a.csv'')')",
+)  # fmt: skip
+
+
+def two_files(folder, own):
+    csv_of(folder / "a.csv", [*OTHERS, *own], "user,item,g")
+    rows = [dict(zip(("user", "item", "g"), line.split(","), strict=True)) for line in (*OTHERS, *own)]
+    (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
 @pytest.mark.parametrize("own", [[], ["zz,i0,abc"]])
-@pytest.mark.parametrize("asked", ["'{}'", "read_csv('{}')", "read_csv('{}', types={{'user': 'VARCHAR'}})"])
-def test_a_query_does_not_guess_columns_from_rows(tmp_path, asked, own):
-    path = csv_of(tmp_path / "a.csv", [*OTHERS, *own], "user,item,g")
+@pytest.mark.parametrize("asked", GUESSING)
+def test_a_query_does_not_guess_columns_from_rows(tmp_path, monkeypatch, asked, own):
+    monkeypatch.chdir(tmp_path)
+    two_files(tmp_path, own)
     with pytest.raises(InputError, match="DuckDB guesses the columns"):
-        QueryTable(f"SELECT * FROM {asked.format(path)}", None)
-    named = "{'user': 'VARCHAR', 'item': 'VARCHAR', 'g': 'VARCHAR'}"
-    read = QueryTable(f"SELECT * FROM read_csv('{path}', header = true, columns = {named})", None).read_all("user")
-    assert read["g"].to_pylist()[: len(OTHERS)] == [line.split(",")[2] for line in OTHERS]
+        QueryTable(f"SELECT * FROM {asked}", None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        WHOLE, f"read_ndjson('a.jsonl', {NAMED})", f"(WITH part AS (SELECT * FROM {WHOLE}) SELECT * FROM part)",
+        WHOLE.replace(" = {", " := {").replace("auto_detect = false", "AUTO_DETECT := False"),
+    ],
+)  # fmt: skip
+def test_a_query_that_names_the_columns_of_text_is_made(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    two_files(tmp_path, [])
+    assert QueryTable(f"SELECT * FROM {asked}", None).read_all("user")["g"].to_pylist() == [
+        line.split(",")[2] for line in OTHERS
+    ]
+
+
+def test_tables_of_a_database_stand_beside_text_and_views_of_text_do_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_files(tmp_path, [])
+    with duckdb.connect("kept.duckdb") as database:
+        database.execute("CREATE TABLE kept AS SELECT 'u0' AS user; CREATE VIEW seen AS SELECT * FROM 'a.csv'")
+        database.execute("CREATE MACRO made() AS TABLE SELECT * FROM 'a.csv'")
+    beside = f"SELECT k.user FROM kept k JOIN {WHOLE} a ON k.user = a.user"
+    assert QueryTable(beside, "kept.duckdb").names == ("user",)
+    for hidden in ("SELECT * FROM seen", "SELECT * FROM made()", beside.replace("kept k", "seen k")):
+        with pytest.raises(InputError, match="DuckDB guesses the columns"):
+            QueryTable(hidden, "kept.duckdb")
 
 
 # -- what is said --

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -12,7 +13,9 @@ from torch.utils import data
 from torch.utils.checkpoint import checkpoint
 
 from apportion.errors import InputError
-from apportion.training import DPSGD, PrivateTrainer, UserRows
+from apportion.privacy import Budget, Purpose, SeededNoise, Session
+from apportion.privacy.clipped_gradients import GradientTotal
+from apportion.training import DPSGD, PrivateTrainer, ReleasedLoss, UserRows
 from training.small_models import cross_entropy
 
 N = 24
@@ -126,6 +129,7 @@ class Told(data.Dataset):
         {"sampler": data.RandomSampler(range(N), replacement=True)},
         {"sampler": data.SubsetRandomSampler(range(10))},
         {"batch_sampler": [[0, 1], [4]], "batch_size": 1},
+        {"batch_sampler": data.BatchSampler(data.SubsetRandomSampler(range(10)), 5, False), "batch_size": 1},
     ],
 )
 def test_a_loader_that_leaves_rows_out_or_repeats_them_is_refused(settings):
@@ -173,3 +177,18 @@ def test_a_mask_that_leaves_nothing_in_made_up_rows_is_no_reason_to_refuse():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert trainer.fit(UserRows(rows, None, USERS)).statement_.epsilon == 4.0
+
+
+@pytest.mark.parametrize("largest", [0.0, 1e-320, 1e101, math.inf, math.nan])
+def test_limits_of_losses_whose_squares_vanish_or_overflow_are_refused(largest):
+    with pytest.raises(InputError, match="Expected largest from 1e-100 to 1e"):
+        ReleasedLoss(largest)
+
+
+@pytest.mark.parametrize(("largest", "norm"), [(1e-100, 1e100), (1e100, 1e-100)])
+def test_a_loss_far_from_the_clip_norm_is_released_without_an_error(largest, norm):
+    total = GradientTotal(norm, [(2,)], losses=(largest, 0.02))
+    assert total.sealed().l2_sensitivity > 0
+    session = Session(Budget(1.0, 1e-6), noise=SeededNoise(0))
+    released = session.release(Purpose.GRADIENT, total.sealed(), session.plan(one=1.0).one("one"))
+    assert np.isfinite(released).all()

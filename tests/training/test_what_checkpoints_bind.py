@@ -159,6 +159,22 @@ def test_a_checkpoint_is_refused_with_another_precision_of_products(tmp_path):
         torch.set_float32_matmul_precision(before)
 
 
+SWITCHES = {
+    "mkldnn": (torch.backends.mkldnn, "enabled"),
+    "tf32": (torch.backends.cudnn, "allow_tf32"),
+    "deterministic": (torch.backends.cudnn, "deterministic"),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_checkpoint_is_refused_with_another_switch_that_changes_rounding(name, tmp_path, monkeypatch):
+    where, switch = SWITCHES[name]
+    trained(Scaled(), tmp_path / "run")
+    monkeypatch.setattr(where, switch, not getattr(where, switch))
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run")
+
+
 class OneOfTwo(OneProcess):
     """The first of two processes, of which the other has no units."""
 

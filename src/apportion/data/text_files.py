@@ -141,6 +141,7 @@ class TextColumns:
             ),
             parse_options=csv.ParseOptions(
                 delimiter=separator if len(separator) == 1 else STAND_IN,
+                newlines_in_values=True,  # else where a block ends would decide whether a cell with a line end is read
                 invalid_row_handler=self._refuse_row,
             ),
             convert_options=csv.ConvertOptions(

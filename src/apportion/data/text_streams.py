@@ -81,6 +81,12 @@ class _Quoted(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return about `size` bytes, the first time at least three; empty only at the end."""
+        fresh = self._checked(size)
+        if fresh.endswith(b"\r"):
+            fresh += self._checked(1)  # no block ends between the halves of an end of line
+        return fresh
+
+    def _checked(self, size: int) -> bytes:
         least = 0 if self._before else len(_MARK)
         fresh: bytes = self._stream.read(max(size, least) if size >= 0 else None)
         if not fresh and self._inside:

@@ -133,9 +133,10 @@ class ReleasedLoss:
     share: float = 0.02
 
     def __post_init__(self) -> None:
-        if not (0 < self.largest < math.inf and 0 < self.share < 1):
+        if not (LEAST_NORM <= self.largest <= LARGEST_NORM and 0 < self.share < 1):
             raise InputError(
-                f"Expected a finite largest above 0 and a share in (0, 1), got {self.largest} and {self.share}.",
+                f"Expected largest from {LEAST_NORM:g} to {LARGEST_NORM:g} and a share in (0, 1), got {self.largest} "
+                f"and {self.share}.",
                 argument="largest",
             )
 

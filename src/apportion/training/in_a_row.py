@@ -1,7 +1,7 @@
 """Modules that are known layers of PyTorch one behind another, as they come and without hooks.
 
-Nothing in such a module writes into its inputs, and each layer's output is the next one's input. So a pass needs no
-copy of the rows, and no hooks to see what goes into a layer.
+Nothing in such a module writes into its inputs, and each layer's output is the next one's input. So no hooks are needed
+to see what goes into a layer.
 """
 
 from __future__ import annotations

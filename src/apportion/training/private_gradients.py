@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
-from apportion.training.in_a_row import layers_in_a_row
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.module_state import unchanged
@@ -140,7 +138,6 @@ class PrivateGradients:
         self._everybody: NDArray[np.int64] = np.flatnonzero(own)
         self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
         self._apart = 0
-        self._in_a_row = False  # known layers one behind another, which write nothing; looked at before every step
         self._way = self._checked_way()
         warn_if_row_by_row(self._way)
         first = self._processes.number == 0
@@ -256,7 +253,6 @@ class PrivateGradients:
         if self._modes != modes(parts):
             self._way = self._checked_way()
             self._modes = modes(self._module.modules())
-        self._in_a_row = isinstance(self._way, LayerFactors) and layers_in_a_row(self._module) is not None
 
     def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Clear all gradients except released ones before the optimizer uses them."""
@@ -353,7 +349,7 @@ class PrivateGradients:
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
         """Add the clipped gradients of these units."""
         for inputs, targets, bounds, real in self._passes(units):
-            with nullcontext() if self._in_a_row else unchanged(self._module):
+            with unchanged(self._module):
                 blocks = self._way.blocks(inputs, targets, bounds)
             if self._tables is not None:
                 blocks = self._tables.without_others(blocks)
@@ -365,7 +361,7 @@ class PrivateGradients:
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
         for rows, filled in self._pieces(units):
-            inputs, targets = self._units.taken(rows, copied=not self._in_a_row)
+            inputs, targets = self._units.taken(rows)
             if filled.rows is not None:
                 inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
             yield inputs, targets, filled.offsets, filled.real

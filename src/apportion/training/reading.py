@@ -58,7 +58,7 @@ def _batches(source: Any, collate: Callable[[list[Any]], Any] | None) -> Iterato
         if collate is not None:
             raise InputError("Expected collate only for a Dataset; a DataLoader has its own.", argument="collate")
         _require_every_row(source)
-        yield from source
+        yield from _in_order(source)
         return
     held: list[Any] = []
     for item in _items(source):
@@ -94,7 +94,7 @@ def _collated(rows: list[Any], collate: Callable[[list[Any]], Any] | None) -> An
 
 def _require_every_row(loader: DataLoader[Any]) -> None:
     """Refuse a loader that may leave rows out or repeat them: which ones would depend on how many others there are."""
-    batches, sampler = loader.batch_sampler, loader.sampler
+    batches, sampler = loader.batch_sampler, _sampler_of(loader)
     whole = batches is None or (type(batches) is BatchSampler and not batches.drop_last)
     if isinstance(loader.dataset, IterableDataset):
         plain = not getattr(loader, "drop_last", False)
@@ -109,6 +109,25 @@ def _require_every_row(loader: DataLoader[Any]) -> None:
             "more would change which rows of others are left out. Pass its dataset, or leave these out.",
             argument="source",
         )
+
+
+def _in_order(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """Return a loader of the same rows in their own order. A shuffled one would move all rows for one user more."""
+    if isinstance(loader.dataset, IterableDataset) or type(_sampler_of(loader)) is SequentialSampler:
+        return loader
+    return DataLoader(
+        loader.dataset,
+        batch_size=getattr(loader.batch_sampler, "batch_size", None),
+        collate_fn=loader.collate_fn,
+        num_workers=loader.num_workers,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+    )
+
+
+def _sampler_of(loader: DataLoader[Any]) -> Any:
+    """Return what chooses the rows: that of the batches, if the loader makes batches."""
+    return getattr(loader.batch_sampler, "sampler", loader.sampler)
 
 
 def _taken(batch: Any, rest: dict[Any, Any], column: Column, argument: str) -> Any:

@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
+from apportion.linalg import active_backend
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
@@ -392,8 +393,18 @@ def _machine(module: torch.nn.Module) -> list[str]:
     """Return what the rounding of a pass depends on: steps that are repeated must be the same numbers."""
     devices = {p.device for p in module.parameters()}
     names = {torch.cuda.get_device_name(each) if each.type == "cuda" else each.type for each in devices}
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    return [*sorted(names), torch.__version__, torch.backends.cpu.get_cpu_capability(), str(threads), precision]
+    backends, threads = torch.backends, torch.get_num_threads()
+    switches = {
+        "precision": torch.get_float32_matmul_precision(), "mkldnn": backends.mkldnn.enabled,
+        "cudnn": [backends.cudnn.enabled, backends.cudnn.allow_tf32, backends.cudnn.benchmark],
+        "deterministic": [torch.are_deterministic_algorithms_enabled(), backends.cudnn.deterministic],
+        "denormals": _denormals_are_kept(), "kernel": active_backend(),
+    }  # fmt: skip
+    return [*sorted(names), torch.__version__, backends.cpu.get_cpu_capability(), str(threads), repr(switches)]
+
+
+def _denormals_are_kept() -> bool:
+    return bool(torch.tensor(1e-310, dtype=torch.float64) * torch.tensor(0.5, dtype=torch.float64) > 0)
 
 
 def _scheduler_settings(scheduler: Any | None) -> str:

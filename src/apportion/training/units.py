@@ -100,12 +100,17 @@ class Units:
             offsets = np.concatenate([[0], np.cumsum(counts)])
             yield self._rows_of(chosen, counts, offsets), torch.as_tensor(offsets)
 
-    def taken(self, rows: Any, *, copied: bool = True) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets of some rows. The inputs are copies, unless the module writes nothing into them."""
-        held = self._inputs[rows]
-        inputs = self._with_numbers(held.clone() if copied and isinstance(rows, slice) else held, rows)
+    def taken(self, rows: Any) -> tuple[Tensor, Tensor]:
+        """Return copies of inputs and targets of some rows.
+
+        A module may write into them. And products of matrices round by where in memory rows lie, which in a part of all
+        rows would depend on how many rows others have.
+        """
         there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
-        return inputs, self._targets[there]
+        inputs, targets = self._inputs[rows], self._targets[there]
+        if isinstance(rows, slice):
+            inputs, targets = inputs.clone(), targets.clone()
+        return self._with_numbers(inputs, rows), targets
 
     def _rows_of(self, chosen: NDArray[np.int64], counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> Any:
         """Return the rows of some units; a slice if they lie behind one another."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from apportion.data.on_disk.guessed_columns import refuse_guessed_columns
 from apportion.data.sources import CellKind, HeldKind, held_kind
 from apportion.errors import InputError
 
@@ -72,23 +72,11 @@ def _from_duckdb(query: str, database: str | None) -> Iterator[pa.RecordBatch]:
         ) from None
     try:
         connection = duckdb.connect(database or ":memory:", read_only=database is not None)
-        _refuse_guessed_columns(connection, query)
+        refuse_guessed_columns(connection, query)
         result = connection.sql(query)
         yield from () if result is None else result.to_arrow_reader(_ROWS)
     except duckdb.Error as error:
         raise InputError(f"The query failed: {str(error).splitlines()[0]}", argument="query") from None
-
-
-def _refuse_guessed_columns(connection: Any, query: str) -> None:
-    """Refuse text files whose columns DuckDB guesses from rows: one user's cell would change how others are read."""
-    plan = str(connection.sql(f"EXPLAIN {connection.extract_statements(query)[-1].query}").fetchall())
-    if re.search("READ_(CSV|JSON|XLSX)|SNIFF", plan) and not re.search(r"\bcolumns\s*=", query, re.IGNORECASE):
-        problem = (
-            "DuckDB guesses the columns of a text file from its rows, so one user's rows could change those of others; "
-            "name them, as in read_csv('a.csv', header = true, columns = {'user': 'VARCHAR', 'item': 'VARCHAR'}), or "
-            "shard the file itself."
-        )
-        raise InputError(problem, argument="query")
 
 
 def _from_postgres(query: str, database: str) -> Iterator[pa.RecordBatch]:

@@ -160,7 +160,7 @@ def _checked(batch: pa.RecordBatch, first: int, number: int, columns: ShardColum
     else:
         table[ITEM] = _cells(_ids(batch, columns.item, "item", first, untyped))
     for name, kind in columns.kept.items():
-        if name in columns.guessed and kind != "number":
+        if name in columns.guessed:
             _refuse_other_kinds(batch.column(name), name, kind, first + 1)
         table[KEPT + name] = _kept(batch.column(name), name, kind, first + 1)
     return pa.table(table)
