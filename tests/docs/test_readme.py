@@ -21,7 +21,7 @@ CUT = "[...]"
 
 def shown_output():
     """The lines that the README shows of `apportion fit`, without the marks of what is left out."""
-    shown = README.split("--out model\n")[1].split("$ apportion recommend")[0].splitlines()
+    shown = README.split("--out model\n")[1].split("\n$ ")[0].splitlines()
     return [line for line in shown if not line.startswith("[...")]
 
 
