@@ -266,7 +266,7 @@ def test_terminal_page_and_json_say_how_many_heavy_users_noise_may_hide(run, fol
     notes = run(*named, "--json").json["notes"]
     releases = run(*named, "--json").json["statement"]["releases"]
     noise = [each["stddev"] for each in releases if each["name"] in ("norms", "groups of users")][-1]
-    words = said.format(math.ceil(2 * noise))
+    words = said.format(math.ceil(5 * noise))
     assert any(note.startswith(words) for note in notes)
     shown = run(*named, "--page", "page.html").stdout
     assert words in shown.partition("Guarantee:")[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from apportion.postprocessing.class_counts import hidden_users
 from apportion.privacy.purposes import Purpose
 from apportion.report.estimates import Estimate
 from apportion.report.wording import number
@@ -83,7 +83,7 @@ def _told(statistic: str, value: str | None, of: str) -> str:
 
 
 def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
-    """Return how many users with many rows noise may hide, at two standard deviations, and what that does.
+    """Return how many users with many rows noise may hide, and what that does.
 
     The noise is that of the release of norms, which says where users are bounded.
     """
@@ -91,7 +91,7 @@ def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
     found = set(fitted.estimates_)
     if not released or not fitted.groups_ or (found == {"users"} and _is_undivided(fitted)):  # all count one there
         return ()
-    most = math.ceil(2 * released[-1].stddev)
+    most = hidden_users(released[-1].stddev, laplace=fitted.law == "laplace")
     who = "who are in far more groups than" if found == {"users"} else "with far more rows than"
     if found & _TOTALS:
         return (
