@@ -98,6 +98,14 @@ def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(r
     assert "lost in the noise" not in users
 
 
+def test_the_page_of_several_means_says_that_their_intervals_hold_together(run, folder):
+    run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5, "--page", "two.html")
+    run(*MEAN, "--epsilon", 2, "--seed", 5, "--page", "one.html")
+    two, one = (" ".join((folder / name).read_text(encoding="utf-8").split()) for name in ("two.html", "one.html"))
+    assert "contains the true mean with a probability of 95 %, for all means together." in two
+    assert "contains the true mean with a probability of 95 %. The grey bar" in one
+
+
 def test_how_far_one_user_could_move_each_of_several_means_is_said_by_name(run):
     rows = run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5).stdout
     assert re.search(r"could move the mean of cost by up to [\d.]+, of age by up to [\d.]+\.", rows)
@@ -421,7 +429,8 @@ BAD_OPTIONS = {
     "label as feature": ((*REGRESS, "--features", "age,cost", "--epsilon", 1), "cannot be both label and feature"),
     "no feature": ((*REGRESS, "--features", "age,,stay", "--epsilon", 1), "got 'age,,stay'"),
     "unknown feature": ((*REGRESS, "--features", "age,size", "--epsilon", 1), "There is no column 'size'"),
-    "dependent features": ((*REGRESS, "--features", "age,back", "--categories", "back=0,1,2", "--epsilon", 1), "rank"),
+    "dependent features": ((*REGRESS, "--features", "age,back", "--categories", "back=0,1,2", "--epsilon", 1),
+                           "rank, got columns that depend on each other, such as a constant beside the intercept"),
     "private categories": ((*LOGISTIC, "--label", "back", "--features", "ward", "--epsilon", 1),
                            "Column 'ward' holds text, such as"),
     "unlisted category": ((*LINEAR, "--categories", "ward=east,west", "--epsilon", 1), "'north'"),
