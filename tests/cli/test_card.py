@@ -45,6 +45,14 @@ def test_a_model_with_a_card_can_be_replaced_and_read(run, ratings, folder):
     assert load(folder / "m").statement.version == card["software"]["version"]
 
 
+def test_the_card_of_a_statistic_is_made_of_what_it_printed_as_json(run, ratings, folder):
+    printed = run("count", ratings, "--user", "user", "--epsilon", 2, "--json")
+    (folder / "count.json").write_text(printed.stdout, encoding="utf-8")
+    card = json.loads(run("card", "count.json").stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(card)
+    assert card["guarantee"]["epsilon"] == printed.json["statement"]["epsilon"] == 2.0
+
+
 def test_a_ledger_is_named_on_the_card(run, ratings, folder):
     run("ledger", "init", "book.sqlite", "--account", "shop", "--epsilon", 4, "--delta", "1e-6")
     run("fit", ratings, "--epsilon", 2, "--out", "m", "--ledger", "book.sqlite", "--account", "shop")

@@ -266,11 +266,20 @@ def test_terminal_page_and_json_say_how_many_heavy_users_noise_may_hide(run, fol
     notes = run(*named, "--json").json["notes"]
     releases = run(*named, "--json").json["statement"]["releases"]
     noise = [each["stddev"] for each in releases if each["name"] in ("norms", "groups of users")][-1]
-    words = said.format(math.ceil(2 * noise))
+    words = said.format(math.ceil(5 * noise))
     assert any(note.startswith(words) for note in notes)
     shown = run(*named, "--page", "page.html").stdout
     assert words in shown.partition("Guarantee:")[0]
     assert words in (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_intervals_of_means_say_how_far_values_may_go_with_numbers_of_rows(run):
+    said = "Intervals of means allow for values that rise or fall by 1.5 % of the range where users have twice as many"
+    for command, *options in (("mean", *VALUES, "--by", "ward"), ("query", *VALUES[2:])):
+        asked = ("visits.csv",) if command == "mean" else ("SELECT avg(cost) FROM 'visits.csv'",)
+        assert any(note.startswith(said) for note in run(command, *asked, *options, *COMMON, "--json").json["notes"])
+    counts = run("count", "visits.csv", "--by", "ward", *COMMON, "--json").json["notes"]
+    assert not any(note.startswith(said) for note in counts)
 
 
 def test_a_user_with_half_of_the_rows_makes_totals_too_low_and_the_terminal_says_that_it_may_be_so(run, write, columns):

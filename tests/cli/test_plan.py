@@ -41,7 +41,11 @@ def test_clicks_lose_recall_and_have_a_wide_interval(run):
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
-    [(("--users", 10, "--items", 5, "--rows-per-user", 9), "rows"), (("--users", 10, "--items", 5), "rows-per-user")],
+    [
+        (("--users", 10, "--items", 5, "--rows-per-user", 9), "rows"),
+        (("--users", 10, "--items", 5), "rows-per-user"),
+        ((*SIZES, "--clicks", "--without-privacy", 1.5), "--without-privacy: Expected a recall"),
+    ],
 )
 def test_sizes_that_no_data_have_are_refused(run, sizes, said):
     done = run("plan", *sizes, code=2)

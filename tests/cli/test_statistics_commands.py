@@ -98,6 +98,14 @@ def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(r
     assert "lost in the noise" not in users
 
 
+def test_the_page_of_several_means_says_that_their_intervals_hold_together(run, folder):
+    run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5, "--page", "two.html")
+    run(*MEAN, "--epsilon", 2, "--seed", 5, "--page", "one.html")
+    two, one = (" ".join((folder / name).read_text(encoding="utf-8").split()) for name in ("two.html", "one.html"))
+    assert "contains the true mean with a probability of 95 %, for all means together." in two
+    assert "contains the true mean with a probability of 95 %. The grey bar" in one
+
+
 def test_how_far_one_user_could_move_each_of_several_means_is_said_by_name(run):
     rows = run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5).stdout
     assert re.search(r"could move the mean of cost by up to [\d.]+, of age by up to [\d.]+\.", rows)
@@ -114,6 +122,17 @@ def test_values_of_any_rank_are_said_to_say_nothing(run, folder):
     assert "<h1>The 0.5 quantile of cost is not known</h1>" in page
     assert run(*few, "--at", 0.5, "--at", 0.9, "--json").json["notes"][0].startswith(f"2 of 2 values {words}")
     assert words not in run(*QUANTILE, "--at", 0.5, "--epsilon", 20, "--seed", 5).stdout
+    assert "Give --max-size" in run(*few, "--at", 0.5).stdout
+    assert "Give --max-size" not in run(*few, "--at", 0.5, "--of", "users").stdout
+
+
+def test_a_quantile_without_a_step_says_that_ranks_assume_values_that_do_not_repeat(run, folder):
+    pyarrow.csv.write_csv(pa.table({"who": np.arange(2000), "grade": [3] * 2000}), folder / "grades.csv")
+    grades = ("quantile", "grades.csv", "--user", "who", "--value", "grade", "--range", 1, 6, "--epsilon", 9)
+    said = "These ranks assume that no value is in many rows."
+    assert said in run(*grades, "--page", "page.html").stdout.partition("Guarantee")[0]
+    assert said in (folder / "page.html").read_text(encoding="utf-8")
+    assert said not in run(*grades, "--step", 1).stdout
 
 
 def test_terminal_and_page_say_whether_a_model_or_a_constant_is_published(run, folder):
@@ -197,7 +216,12 @@ def test_a_table_is_followed_by_what_it_may_miss_and_the_statement(run, command)
     lines = run(*command, "--epsilon", 3, "--window", "spring of 2003").stdout.splitlines()
     lines = lines[2:] if "PUBLIC" in lines[0] else lines
     assert lines[1].startswith("----")
-    missed = ("The interval does not account for", "What is published is ", "This value may have any rank")
+    missed = (
+        "The interval does not account for",
+        "What is published is ",
+        "This value may have any rank",
+        "These ranks assume",
+    )
     assert lines[lines.index("") + 1].startswith(("Guarantee: ", *missed))
     statement = next(k for k, line in enumerate(lines) if line.startswith("Guarantee: "))
     assert lines[statement - 1] == ""
@@ -395,14 +419,18 @@ BAD_OPTIONS = {
     "text as value": ((*MEAN[:4], "--value", "ward", *MEAN[6:], "--epsilon", 1), "in row 1 (counting"),
     "two bounds": ((*MEAN, "--epsilon", 1, "--threshold", 2, "--sample-limit", 2), "Give either --threshold or"),
     "limit with private sizes": ((*PAPER, "--epsilon", 1, "--sizes", "private", "--sample-limit", 2), "SampleLimit"),
-    "limit without the paper": ((*MEAN, "--epsilon", 1, "--sample-limit", 2), "bounding with weights='paper' only"),
+    "limit without the paper": ((*MEAN, "--epsilon", 1, "--sample-limit", 2),
+                                "Error: --sample-limit needs --weights paper."),
+    "threshold without the paper": ((*QUANTILE, "--at", 0.5, "--epsilon", 1, "--threshold", 2),
+                                    "Error: --threshold needs --weights paper."),
     "rank 1": ((*QUANTILE, "--at", 1, "--epsilon", 1), "--at"),
     "same rank twice": ((*QUANTILE, "--at", 0.5, "--at", 0.5, "--epsilon", 1), "different ranks, got 0.5, 0.5"),
     "labels turned round": ((*LINEAR[:7], 9, 1, *LINEAR[9:], "--epsilon", 1), "--label-range LO HI with LO below HI"),
     "label as feature": ((*REGRESS, "--features", "age,cost", "--epsilon", 1), "cannot be both label and feature"),
     "no feature": ((*REGRESS, "--features", "age,,stay", "--epsilon", 1), "got 'age,,stay'"),
     "unknown feature": ((*REGRESS, "--features", "age,size", "--epsilon", 1), "There is no column 'size'"),
-    "dependent features": ((*REGRESS, "--features", "age,back", "--categories", "back=0,1,2", "--epsilon", 1), "rank"),
+    "dependent features": ((*REGRESS, "--features", "age,back", "--categories", "back=0,1,2", "--epsilon", 1),
+                           "rank, got columns that depend on each other, such as a constant beside the intercept"),
     "private categories": ((*LOGISTIC, "--label", "back", "--features", "ward", "--epsilon", 1),
                            "Column 'ward' holds text, such as"),
     "unlisted category": ((*LINEAR, "--categories", "ward=east,west", "--epsilon", 1), "'north'"),

@@ -54,6 +54,12 @@ def test_exactly_one_of_the_two_words_is_taken(name):
         fits()[name](users=USERS, groups=USERS)
 
 
+@pytest.mark.parametrize("name", fits())
+def test_the_name_of_a_column_in_place_of_the_column_is_refused_in_words(name):
+    with pytest.raises(InputError, match=r"Expected users as a column .* such as frame\['patient'\]"):
+        fits()[name](users="patient")
+
+
 def test_parties_may_be_called_groups_too():
     rng = np.random.default_rng(0)
     x, y, parties = rng.standard_normal((40, 3)), rng.standard_normal(40), np.arange(40) % 8

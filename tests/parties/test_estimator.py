@@ -196,6 +196,15 @@ def test_what_cannot_be_is_refused_in_one_sentence(arguments, sentence):
     assert "\n" not in str(refusal.value)
 
 
+def test_a_declared_number_of_tasks_is_that_of_the_data_where_neighbours_replace_one():
+    train = low_rank_tasks(0, n_tasks=6)
+    with pytest.raises(InputError, match=r"the number of tasks of the data, 6, .* got 5") as refusal:
+        fitted(train, n_tasks=5)
+    assert refusal.value.argument == "n_tasks"
+    assert "the number of tasks, 6" in fitted(train, n_tasks=6).statement_.to_text()
+    assert "the number of tasks, 5" in fitted(train, n_tasks=5, neighbours=ADD_REMOVE_TASK).statement_.to_text()
+
+
 def test_data_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="got 1 and 2"):
         ProtectedMultiTask().fit([np.ones((2, 2))] * 2, [np.ones(2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from apportion.postprocessing.class_counts import class_counts
 
@@ -37,3 +38,22 @@ def test_two_hundred_users_of_many_rows_are_not_taken_for_noise():
     noisy = by_class(np.log2(np.full(USERS, 3.0)))
     noisy[24] = 6 * STDDEV
     assert class_counts(noisy, STDDEV, "lengths")[24] > 30 > class_counts(noisy, STDDEV, "distances")[24]
+
+
+@pytest.mark.parametrize(("kind", "laplace"), [("lengths", False), ("norms", True)])
+def test_a_long_tail_beyond_many_users_of_one_row_is_found(kind, laplace):
+    """It is two to five deviations of noise in each of eight classes, and has most of the rows."""
+    true, rng = by_class(np.log2(np.minimum(np.random.default_rng(0).zipf(1.7, USERS), 50))), np.random.default_rng(1)
+    noise = rng.laplace(0, STDDEV / np.sqrt(2), (20, CLASSES)) if laplace else rng.normal(0, STDDEV, (20, CLASSES))
+    rows = 2.0 ** (np.arange(CLASSES) / 2 - 3)
+    found = [class_counts(true + each, STDDEV, kind, laplace=laplace) @ rows / (true @ rows) for each in noise]
+    assert 0.8 < np.mean(found) < 1.15
+    assert np.min(found) > 0.65
+
+
+@pytest.mark.parametrize(("kind", "laplace"), [("lengths", False), ("norms", True)])
+def test_no_tail_is_found_where_there_is_none(kind, laplace):
+    true, rng = by_class(np.zeros(USERS)), np.random.default_rng(1)
+    noise = rng.laplace(0, STDDEV / np.sqrt(2), (200, CLASSES)) if laplace else rng.normal(0, STDDEV, (200, CLASSES))
+    found = [class_counts(true + each, STDDEV, kind, laplace=laplace)[14:].sum() for each in noise]
+    assert np.max(found) < 1.0

@@ -275,6 +275,7 @@ def test_ranks_in_the_data_are_off_by_no_more_than_is_said_though_values_go_with
     ("arguments", "sentence"),
     [
         ({"step": 0.0, "value_range": (1, 5)}, "step above 0"),
+        ({"step": 4.5, "value_range": (1, 5)}, "step above 0 that divides the range into at least 1"),
         ({"step": 1.0, "base": stats.norm()}, "value_range with a step"),
         ({"candidates": [], "value_range": None}, "at least one candidate"),
         ({"candidates": [1.0, 2.0]}, "one of value_range, base and candidates"),

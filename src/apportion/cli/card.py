@@ -28,7 +28,7 @@ from apportion.cli.outputs import refuse_folder, refuse_to_open_nothing, say_pag
 @deployment_options
 @open_option
 def card(source: Path, out: Path | None, page: Path | None, form: str, **deployment: Any) -> None:
-    """Print the privacy card of a MODEL folder or of a privacy statement's file.
+    """Print the privacy card of a MODEL folder, of a privacy statement's file, or of what a command printed as JSON.
 
     The card is a JSON document. It states the guarantee, epsilon without and with tuning, every release, the
     assumptions, the source of the noise and where charges are recorded. It may be shared wherever the statement may.

@@ -90,6 +90,7 @@ def mean(file: Path | str, values: tuple[str, ...], ranges: Ranges, as_json: boo
     privacy = collect(StatisticsOptions, options)
     low, high = _per_column(values, ranges, "--range")
     variance = _one_or_all(values, options["variance"], "--variance")
+    privacy.refuse_bounds_without_paper()
     privacy.check()
     with Reporter() as reporter:
         reporter.say("Values outside the range are clipped to it.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,6 +27,12 @@ from apportion.errors import InputError
 if TYPE_CHECKING:
     from apportion.report.estimates import Estimate, Estimates
     from apportion.statistics import UserQuantile
+
+_TIES: Final = (
+    "These ranks assume that no value is in many rows. If values repeat, as grades, ages or zeros do, give --step; "
+    "without it, the true rank may be outside what is said."
+)
+_REMEDY: Final = " Give --max-size, if it is known how many rows a user can have, or ask for --of users."
 
 
 @click.command(short_help="Private quantiles of a column, with how far their ranks may be off.")
@@ -88,6 +94,7 @@ def quantile(
         run_by_group(file, ("quantile",), value, privacy, settings, as_json=as_json)
         return
     privacy = collect(StatisticsOptions, without_groups(options, pure=True))
+    privacy.refuse_bounds_without_paper()
     privacy.check()
     with Reporter() as reporter:
         reporter.say("Values outside the range are clipped to it.")
@@ -150,10 +157,11 @@ def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> 
         "Threshold": f"h = {fitted.threshold_:.6g}: above it, further rows of a user add no weight",
     }
     told = (fitted.level, fitted.statement_, _caveats(fitted), facts)
-    return Estimates("quantile", rows, *told, label=column, warnings=_warnings(rows))
+    ties = () if fitted.step or fitted.rank_error_ is None else (_TIES,)
+    return Estimates("quantile", rows, *told, label=column, warnings=(*_unknown(rows, fitted.of), *ties))
 
 
-def _warnings(rows: Sequence[Estimate]) -> tuple[str, ...]:
+def _unknown(rows: Sequence[Estimate], of: str) -> tuple[str, ...]:
     """Say so if nothing is known of where a number lies among all rows."""
     unknown = [row for row in rows if row.of_any_rank]
     if not unknown:
@@ -161,7 +169,7 @@ def _warnings(rows: Sequence[Estimate]) -> tuple[str, ...]:
     which = "This value" if len(rows) == 1 else f"{len(unknown)} of {len(rows)} values"
     return (
         f"{which} may have any rank, so nothing is known of the quantile. There are too few users for this epsilon, or "
-        "a few of them have most rows.",
+        f"a few of them have, or seem to have, most rows.{_REMEDY if of == 'rows' else ''}",
     )
 
 

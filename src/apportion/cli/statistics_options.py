@@ -109,6 +109,12 @@ class StatisticsOptions:
         """What a statistic with a named target takes."""
         return {name: getattr(self, name) for name in ("of", "weights", "sizes", "max_size")}
 
+    def refuse_bounds_without_paper(self) -> None:
+        """Refuse options of the paper's weights without these weights."""
+        given = {"threshold": self.threshold, "sample-limit": self.sample_limit}
+        for name in (name for name, value in given.items() if value is not None and self.weights != "paper"):
+            raise click.UsageError(f"--{name} needs --weights paper.")
+
     def bounding(self) -> Any:
         """Return how one user's weight is bounded."""
         from apportion.allocation.users import SampleLimit, Smooth

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # three digits after a comma may be thousands, so such numbers are refused
 _DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"
+_UNCLEAR_COMMA = r"^[+-]?\d+,\d{3}$"
 _TRUTHS = ("true", "false")
 _ZONE = r"Z?|[+-]\d{4}"  # after a time, as Arrow writes it
 
@@ -359,8 +360,22 @@ def _floats_of_texts(cells: pa.Array, column: str, first_row: int) -> pa.Array:
     cells = with_decimal_points(cells)
     position = first_failing(cells, casts_to(pa.float64()))
     if position is not None:
-        raise bad_cell(column, cells[position].as_py(), first_row + position, "a number, not text")
+        cell = cells[position].as_py()
+        raise bad_cell(column, cell, first_row + position, expected_number(cell, "a number, not text"))
     return cells.cast(pa.float64())
+
+
+def expected_number(cell: Any, words: str = "a number") -> str:
+    """What is expected instead of a cell that was not read as a number.
+
+    >>> expected_number("4,500")
+    'a number with a decimal point, or without a comma: three digits after a comma may be decimals or thousands'
+    >>> expected_number("four")
+    'a number'
+    """
+    if not (isinstance(cell, str) and re.match(_UNCLEAR_COMMA, cell)):
+        return words
+    return "a number with a decimal point, or without a comma: three digits after a comma may be decimals or thousands"
 
 
 def with_decimal_points(cells: pa.Array) -> pa.Array:

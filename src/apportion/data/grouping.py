@@ -69,12 +69,23 @@ def group_rows(
 
 def encode_column(ids: ArrayLike, n_rows: int, column: str, *, name: str) -> EncodedIds:
     """Return codes of a column of ids that must have this many rows."""
+    refuse_name(ids, column)
     given = as_array(ids)
     if given.shape != (n_rows,):
         raise InputError(
             f"Expected {column} to have {n_rows} rows, one per row of data, got {given.shape}.", argument=column
         )
     return encode_ids(given, column, name=name)
+
+
+def refuse_name(ids: object, column: str) -> None:
+    """Refuse the name of a column in place of the column."""
+    if isinstance(ids, str):
+        raise InputError(
+            f"Expected {column} as a column with a value for every row, got the text {ids!r}; give the column itself, "
+            f"such as frame[{ids!r}].",
+            argument=column,
+        )
 
 
 def one_of(users: ArrayLike | None, groups: ArrayLike | None, column: str = "users") -> ArrayLike:

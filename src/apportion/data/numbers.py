@@ -56,4 +56,5 @@ def as_floats(values: Any, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
-        raise InputError(f"Expected numbers in {name}, got something else: {problem}.", argument=name) from problem
+        why = str(problem).rstrip(".")
+        raise InputError(f"Expected numbers in {name}, got something else: {why}.", argument=name) from problem

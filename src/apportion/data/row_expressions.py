@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from apportion.data.arrow_columns import casts_to, first_failing, texts_of, with_decimal_points
+from apportion.data.arrow_columns import casts_to, expected_number, first_failing, texts_of, with_decimal_points
 from apportion.data.arrow_texts import is_text
 from apportion.data.vocabulary import bad_cell
 from apportion.errors import InputError
@@ -380,5 +380,7 @@ def _cells(cells: pa.Array, name: str, held: Held, first_row: int) -> pa.Array:
     if not pa.types.is_null(cells.type):
         position = first_failing(cells, casts_to(pa.float64()))
         if position is not None:
-            raise bad_cell(name, cells[position].as_py(), first_row + position, "a number, as the expression does")
+            cell = cells[position].as_py()
+            words = expected_number(cell, "a number, as the expression does")
+            raise bad_cell(name, cell, first_row + position, words)
     return cells.cast(pa.float64())

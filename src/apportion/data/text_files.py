@@ -17,7 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from apportion.data.arrow_columns import EMPTY_WORDS, casts_to, first_failing, has_decimal_comma, is_truth
+from apportion.data.arrow_columns import (
+    EMPTY_WORDS,
+    casts_to,
+    expected_number,
+    first_failing,
+    has_decimal_comma,
+    is_truth,
+)
 from apportion.data.columns import usually
 from apportion.data.sources import CellKind, HeldKind
 from apportion.data.text_streams import SEPARATORS, SPACE, STAND_IN, open_bytes, opened_lines
@@ -195,7 +202,7 @@ class TextColumns:
             raise InputError(f"The file cannot be read: {str(error).splitlines()[0]}.", argument=None) from None
         if self.kinds[name] == "number" and (has_decimal_comma(cell or "") or is_truth(cell or "")):
             return {**types, name: pa.string()}  # read such numbers from text
-        raise bad_cell(name, cell, row, "a number")
+        raise bad_cell(name, cell, row, expected_number(cell))
 
     def _first_mismatch_or_none(self, types: dict[str, Any]) -> tuple[int, str | None, str | None]:
         """Return the same as `_first_mismatch`, and nothing if the rows cannot be told apart."""

@@ -200,6 +200,8 @@ def forecast(
     base, law = USUAL[clicks] if without_privacy is None else without_privacy, CLICKS if clicks else RATINGS
     if not (math.isfinite(base) and base > 0):
         raise InputError(f"Expected an error without privacy > 0, got {base:g}.", argument="without_privacy")
+    if clicks and base > 1:
+        raise InputError(f"Expected a recall without privacy of at most 1, got {base:g}.", argument="without_privacy")
     sign = -1 if clicks else 1
     rows = []
     for epsilon in epsilons:

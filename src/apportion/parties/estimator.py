@@ -186,7 +186,7 @@ class ProtectedMultiTask(PrivateEstimator):
         feature_means, label_means = np.zeros((data.n_tasks, data.dimension)), np.zeros(data.n_tasks)
         if self.fit_intercept:
             data, feature_means, label_means = data.centred()
-        number = self.n_tasks or (data.n_tasks if self.neighbours == REPLACE_TASK else None)
+        number = self._public_number(data.n_tasks)
         opened = self.opened(session, data.dimension, number)
         curator = self.curator(opened, data.dimension, number)
         members = self._parties(data, opened, curator.form.weights)
@@ -284,6 +284,18 @@ class ProtectedMultiTask(PrivateEstimator):
         if self.n_tasks is not None and self.n_tasks < 1:
             problem = f"Expected a declared number of tasks of at least 1, got {self.n_tasks}."
             raise InputError(problem, argument="n_tasks")
+
+    def _public_number(self, of_data: int) -> int | None:
+        """Return the number of tasks that is public, if one is; where neighbours replace a task, that of the data."""
+        if self.neighbours != REPLACE_TASK:
+            return self.n_tasks
+        if self.n_tasks not in (None, of_data):
+            raise InputError(
+                f"Expected the number of tasks of the data, {of_data}, which is public if neighbours replace a task, "
+                f"got {self.n_tasks}.",
+                argument="n_tasks",
+            )
+        return of_data
 
     def _budget(self, number: int | None) -> Budget:
         if self.delta is not None:

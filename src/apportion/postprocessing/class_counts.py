@@ -11,6 +11,10 @@ For means ("rough sizes"), numbers of users may be off any shape by about a quar
 little wrong for the many users of middle sizes would be refused for it, and a wrong tail of large sizes be taken with
 another shape. For medians that made errors larger where values go with sizes (decision 29).
 
+Users may also be of two shapes: many with one row, and a long tail that is a few deviations of noise in each of many
+classes, but holds most of the rows. One shape fits the many and misses the tail. So norms get a second shape if what
+the first leaves stands out of the noise as a whole (`_TOGETHER`).
+
 A choice that is based on counts should be good under every shape that fits, not only under their average. For example,
 the average may have a few spurious users in a class of large sizes, while few of the shapes do (`LikelyCounts.each`).
 """
@@ -38,6 +42,8 @@ ROUGH = 0.25  # relative standard deviation of numbers of users by size around a
 _NEAR = {"sizes": 3.0, "rough sizes": 3.0, "distances": 2.0, "norms": 2.0, "lengths": 2.0}
 _FAR = {"sizes": 6.0, "rough sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
+_TOGETHER = 12.5  # log-likelihood that a second shape must gain: five standard deviations of normal noise
+_BEST = 30  # of the first shapes, and of the second, whose pairs are kept
 _CUT = 1.5  # spreads above the middle at which shapes of lengths may end
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
@@ -90,11 +96,28 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
         believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
     kept = weights > _LEAST_WEIGHT
-    return LikelyCounts(
+    found = LikelyCounts(
         np.maximum(fitted + believed * odd, 0.0),
         np.maximum(each[kept] + believed * (noisy - each[kept]), 0.0),
         weights[kept] / weights[kept].sum(),
     )
+    return _with_others(found, noisy, stddev, kind, laplace) if kind in ("norms", "lengths") else found
+
+
+def _with_others(first: LikelyCounts, noisy: Floats, stddev: float, kind: Kind, laplace: bool) -> LikelyCounts:
+    """Add users of a second shape, if what the first shapes leave stands out of the noise as a whole."""
+    shapes, log_prior = _shapes(len(noisy), kind)
+    left = noisy - first.mean
+    others = np.maximum(shapes @ left / np.square(shapes).sum(axis=1), 0.0)[:, None] * shapes
+    gains = _log_density(left - others, stddev, laplace) - _log_density(left, stddev, laplace)
+    if gains.max() < _TOGETHER:
+        return first
+    weights = np.exp(log_prior + gains - (log_prior + gains).max())
+    weights /= weights.sum()
+    these, those = np.argsort(-first.weights)[:_BEST], np.argsort(-weights)[:_BEST]
+    each = first.each[these, None] + others[None, those]
+    likely = np.outer(first.weights[these], weights[those]).ravel()
+    return LikelyCounts(first.mean + weights @ others, each.reshape(-1, len(noisy)), likely / likely.sum())
 
 
 def _log_fits(misfits: Floats, rough: Floats, stddev: float) -> Floats:
@@ -104,6 +127,21 @@ def _log_fits(misfits: Floats, rough: Floats, stddev: float) -> Floats:
         return np.asarray(-(np.square(misfits) / variances + np.log(variances)).sum(axis=1) / 2)
     squares = np.square(misfits).sum(axis=1)
     return np.asarray(-squares / max(stddev**2, float(squares.min()) / misfits.shape[1]) / 2)
+
+
+def hidden_users(stddev: float, *, laplace: bool) -> int:
+    """How many users of about one norm, far from all others, may be taken for noise.
+
+    >>> hidden_users(10.0, laplace=False), hidden_users(10.0, laplace=True)
+    (50, 89)
+    """
+    return math.ceil((_TOGETHER / math.sqrt(2) if laplace else math.sqrt(2 * _TOGETHER)) * stddev)
+
+
+def _log_density(noise: Floats, stddev: float, laplace: bool) -> Floats:
+    """Return the logarithm of how likely noise is, up to a constant."""
+    scaled = noise / max(stddev, 1e-100)
+    return np.asarray(-(math.sqrt(2) * np.abs(scaled) if laplace else np.square(scaled) / 2).sum(axis=-1))
 
 
 def chance_of_nobody(noisy: Floats, stddev: float) -> float:

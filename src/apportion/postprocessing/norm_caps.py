@@ -23,7 +23,7 @@ _UNSURE_MEANS = 0.45  # the same of means
 _CLASS = 0.5  # octaves of a class
 _WITHIN = 2  # points that stand for a class
 _UNEVEN = 2.2  # mean square of the size of a group over the square of its mean
-_SLOPE = 0.015  # assumed change of a mean, as a share of its range, for an octave of users' size
+SLOPE = 0.015  # assumed change of a mean, as a share of its range, for an octave of users' size
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ def best_mean_caps(norms: Norms, ratios: Ratios, noise: float, n_groups: int, we
         of_one = of_row * (1 - norms.lost(size))
         spread = noise * size * n_groups / max(norms.total(size), 1e-9) * weight
         for ratio in ratios.points.tolist():
-            unsure = math.hypot(_SLOPE * norms.shift(size), weight * _UNSURE_MEANS * ratios.taken(ratio))
+            unsure = math.hypot(SLOPE * norms.shift(size), weight * _UNSURE_MEANS * ratios.taken(ratio))
             found.append((math.hypot(spread * ratio, unsure), MeanCaps(size, ratio, unsure, of_one)))
     return min(found, key=lambda each: each[0])[1]
 

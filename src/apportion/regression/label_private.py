@@ -367,7 +367,9 @@ class _Rows:
             full = len(triangle) == features.shape[1]
             if not full or not (np.abs(np.diag(triangle)) > 1e-12 * np.abs(triangle).max()).all():
                 raise InputError(
-                    "Expected features of full column rank, got columns that depend on each other.", argument="X"
+                    "Expected features of full column rank, got columns that depend on each other, such as a constant "
+                    "beside the intercept, a copy, or indicators of all categories; leave one out.",
+                    argument="X",
                 )
             self.back = np.asarray(np.linalg.inv(triangle), np.float64)
             self.features = features @ self.back

@@ -83,7 +83,7 @@ def card_page(card: Mapping[str, Any]) -> str:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Make the card of a model folder or of a statement's file.
+    """Make the card of a model folder, of a statement's file, or of what a command printed with --json.
 
     The cost of private selection is taken from the card beside the statement, if that card belongs to the statement.
     """
@@ -91,7 +91,7 @@ def read_card(path: Path) -> dict[str, Any]:
     if not source.is_file():
         raise InputError(f"There is no privacy statement at {str(source)!r}.", argument=None)
     try:
-        statement = Statement.from_json(source.read_text(encoding="utf-8"))
+        statement = Statement.from_json(_statement_in(source.read_text(encoding="utf-8")))
     except InputError as problem:
         raise InputError(f"The file {str(source)!r} cannot be used: {problem}", argument=None) from None
     except (ValueError, KeyError, TypeError, AttributeError) as damage:
@@ -100,6 +100,12 @@ def read_card(path: Path) -> dict[str, Any]:
         said = f"The file {str(source)!r} does not hold a privacy statement{why and ': '}{why}."
         raise InputError(said, argument=None) from damage
     return privacy_card(statement, _stored_selection(source.parent / CARD, statement))
+
+
+def _statement_in(text: str) -> str:
+    """Return the statement within what a command printed as JSON; a statement itself is unchanged."""
+    held = json.loads(text)
+    return json.dumps(held["statement"]) if isinstance(held, dict) and "statement" in held else text
 
 
 def _stored_selection(path: Path, statement: Statement) -> Mapping[str, Any] | None:

@@ -243,9 +243,10 @@ def _explanation(result: Estimates) -> str:
             f" The largest {charts.MOST_BARS} are drawn." if len(result.rows) > charts.MOST_BARS else ""
         )
     if result.kind == "mean":
+        together = ", for all means together" if len(result.rows) > 1 else ""
         return (
             "Dots are estimates. The line through a dot is an interval that contains the true mean "
-            f"with a probability of {likely}, for each mean separately. The grey bar is the public "
+            f"with a probability of {likely}{together}. The grey bar is the public "
             "range; values outside it were clipped to it."
         )
     if result.kind == "quantile":

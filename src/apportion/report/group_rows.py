@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from apportion.postprocessing.class_counts import hidden_users
+from apportion.postprocessing.norm_caps import SLOPE
 from apportion.privacy.purposes import Purpose
 from apportion.report.estimates import Estimate
 from apportion.report.wording import number
@@ -83,7 +84,7 @@ def _told(statistic: str, value: str | None, of: str) -> str:
 
 
 def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
-    """Return how many users with many rows noise may hide, at two standard deviations, and what that does.
+    """Return how many users with many rows noise may hide, and what that does.
 
     The noise is that of the release of norms, which says where users are bounded.
     """
@@ -91,7 +92,7 @@ def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
     found = set(fitted.estimates_)
     if not released or not fitted.groups_ or (found == {"users"} and _is_undivided(fitted)):  # all count one there
         return ()
-    most = math.ceil(2 * released[-1].stddev)
+    most = hidden_users(released[-1].stddev, laplace=fitted.law == "laplace")
     who = "who are in far more groups than" if found == {"users"} else "with far more rows than"
     if found & _TOTALS:
         return (
@@ -134,7 +135,8 @@ def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
         several = sum(len(_within(fitted, each)) for each in fitted.estimates_) > 1
         whose = "Every interval holds for its number; the wider ones hold for all together. They account"
         they = whose if several else "The interval accounts"
-        return (f"{they} for the noise that privacy added, and for the bound on each user, {cuts}",)
+        told = [f"{they} for the noise that privacy added, and for the bound on each user, {cuts}"]
+        return (*told, *_words_on_means(fitted))
     whose = (
         "Groups borrow from one another, except for histograms and quantiles, and intervals hold on average over groups"
         if fitted.shrink
@@ -144,9 +146,20 @@ def words_on_groups(fitted: UserGroupBy) -> tuple[str, ...]:
         f"{whose}; the wider ones hold for all groups together. They account for the noise that privacy added, and "
         f"for the bound on each user over all of its groups, {cuts}"
     ]
+    told += _words_on_means(fitted)
     if fitted.threshold_ is not None:
         told.append(_words_on_threshold(fitted))
     return tuple(told)
+
+
+def _words_on_means(fitted: UserGroupBy) -> list[str]:
+    """What intervals of means assume of values that go with users' numbers of rows."""
+    if "mean" not in fitted.estimates_:
+        return []
+    return [
+        f"Intervals of means allow for values that rise or fall by {100 * SLOPE:g} % of the range where users have "
+        "twice as many rows, not by more."
+    ]
 
 
 def _words_on_threshold(fitted: UserGroupBy) -> str:

@@ -124,7 +124,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
             raise InputError(f"Expected one column of values, got {width}.", argument="X")
         opened = self._session(session, [about, *grid, *self._about_largest()])
         if opened.exact:
-            raise BudgetError("Quantiles have no form in exact arithmetic; use noise from the operating system.")
+            raise BudgetError("Quantiles have no form in exact arithmetic; use noise that is not exact.")
         search = PointSearch(owners, line, opened, self._adder)
         found, ranks, chosen = self._weighed(search, sought)
         search = PointSearch(found.users, line, opened, self._adder)

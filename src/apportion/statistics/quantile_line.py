@@ -46,9 +46,10 @@ def points_of(base: Base) -> tuple[Candidates, list[str]]:
 
 
 def _scale(low: float, high: float, step: float) -> Candidates:
-    if not (step > 0 and math.isfinite(step) and (high - low) / step < _MOST):
+    if not (0 < step <= high - low and (high - low) / step < _MOST):
         raise InputError(
-            f"Expected a step above 0 that divides the range into less than {_MOST}, got {step}.", argument="step"
+            f"Expected a step above 0 that divides the range into at least 1 and less than {_MOST}, got {step}.",
+            argument="step",
         )
     return Candidates.listed(low + step * np.arange(math.floor((high - low) / step + 1e-9) + 1))
 

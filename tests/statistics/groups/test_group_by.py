@@ -255,6 +255,22 @@ def test_intervals_cover(statistic, shrink, law):
     assert np.mean(covered) >= 0.90
 
 
+def test_intervals_that_hold_together_hold_for_all_statistics_together():
+    rows = some_rows()
+    both = fitted(rows, statistics=("count", "sum"), keys=("east",), epsilon=2.0)
+    every = fitted(rows, statistics=("count", "sum"), keys=("east",), epsilon=2.0, level=0.975)
+    for statistic in ("count", "sum"):
+        np.testing.assert_allclose(both.simultaneous_[statistic], every.intervals_[statistic])
+
+
+def test_names_of_columns_in_place_of_columns_are_refused_in_words():
+    values, users, groups = some_rows(20)
+    with pytest.raises(InputError, match=r"Expected users as a column .* such as frame\['who'\]"):
+        by_group("mean").fit(values, users="who", by=groups)
+    with pytest.raises(InputError, match=r"Expected by as a column .* such as frame\['ward'\]"):
+        by_group("mean").fit(values, users=users, by="ward")
+
+
 def test_laplace_noise_has_a_pure_guarantee_and_less_noise_where_users_are_in_one_group():
     rng = np.random.default_rng(5)
     users, groups = np.repeat(np.arange(2000), 4), np.repeat(rng.integers(0, 20, 2000), 4)

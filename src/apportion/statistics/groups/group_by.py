@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from apportion.data.encoding import EncodedIds
-from apportion.data.grouping import one_of
+from apportion.data.grouping import one_of, refuse_name
 from apportion.data.groups import ALL, parts_of, rows_by_group, text_of
 from apportion.data.numbers import finite_rows
 from apportion.engines import Engine
@@ -77,7 +77,7 @@ class UserGroupBy(EngineEstimator):
             columns make a group.
         estimates_: by statistic, one row for each group.
         intervals_: by statistic, (low, high) of each number.
-        simultaneous_: the same, for all numbers of a statistic together.
+        simultaneous_: the same, for all numbers of all statistics together.
         noise_stddev_: by statistic, standard deviation of what privacy added.
         threshold_: number of users that a group had to reach, with noise, to be listed; None for other lists.
         bins_: ends of the histogram's bins.
@@ -142,6 +142,7 @@ class UserGroupBy(EngineEstimator):
             return self._fit_frame(X, users if groups is None else groups, _names(by), session)
         asked, columns = self._asked(), columns_of_groups(by)
         owners = users if isinstance(users, EncodedIds) else one_of(users, groups)
+        refuse_name(owners, "users")
         n_rows = len(owners.codes) if isinstance(owners, EncodedIds) else len(np.asarray(owners))
         values = self._numbers(X, n_rows)
         given = self._given(len(columns))
@@ -351,7 +352,8 @@ class UserGroupBy(EngineEstimator):
         self.estimates_ = {name: each.values[places] for name, each in found.items()}
         self.noise_stddev_ = {name: each.noise[places] for name, each in found.items()}
         self.intervals_ = {name: each.ends(self.level)[places] for name, each in found.items()}
-        self.simultaneous_ = {name: each.simultaneous(self.level)[places] for name, each in found.items()}
+        of_one = 1 - (1 - self.level) / max(len(found), 1)
+        self.simultaneous_ = {name: each.simultaneous(of_one)[places] for name, each in found.items()}
         if "histogram" in found and self.value_range is not None:
             self.bins_ = tuple(self._ends(*self.value_range))
 
