@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from apportion.cli.main import NOBODY_READS
 from apportion.cli.progress import Reporter
 from apportion.recommend import load
 from apportion.recommend.rating_settings import CHOICE_SHARE
@@ -75,6 +76,21 @@ def test_the_installed_program_fits_and_ends_with_its_codes(ratings, folder):
     bad = call("fit", "missing.csv", "--epsilon", "2")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert "Traceback" not in bad.stderr
+
+
+def test_output_that_nobody_reads_ends_the_program_with_a_code_of_its_own(tmp_path):
+    """1 would say that an audit found a violation."""
+    (tmp_path / "rows.csv").write_text("user,value\n" + "".join(f"u{k},{k % 5}\n" for k in range(200)))
+    asked = ["mean", "rows.csv", "--user", "user", "--value", "value", "--range", "0", "5", "--epsilon", "1"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "apportion", *asked], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with started as running:
+        running.stdout.close()
+        said = running.stderr.read().decode()
+    assert running.returncode == NOBODY_READS
+    assert "Traceback" not in said
+    assert "Exception" not in said
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):

@@ -1,12 +1,13 @@
 """The program `apportion`: its commands, its exit codes, and its error messages.
 
 Exit codes: 0 success; 1 some fits of a comparison failed, a ledger was altered or an audit found a violation; 2 bad
-input or usage; 3 the privacy budget does not allow it; 130 interrupted. An error that the library raises on purpose is
-one sentence on stderr. Anything else is a bug and keeps its traceback.
+input or usage; 3 the privacy budget does not allow it; 130 interrupted; 141 nobody reads the output any more. An error
+that the library raises on purpose is one sentence on stderr. Anything else is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ from apportion.errors import ApportionError, BudgetError, InputError
 BAD_INPUT: Final = 2
 BUDGET_REFUSED: Final = 3
 INTERRUPTED: Final = 130
+NOBODY_READS: Final = 141
 
 _OTHER_NAMES = {
     "fingerprints": ("ledger_fingerprints",),
@@ -77,7 +79,8 @@ class Program(click.Group):
         except ArithmeticError:
             self._end(ctx, "A numerical solution failed; nothing was written.", BAD_INPUT)
         except BrokenPipeError:
-            raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the output is dropped
+            ctx.exit(NOBODY_READS)
         except OSError as error:
             self._end(ctx, _file_error(error), BAD_INPUT)
         except KeyboardInterrupt:
