@@ -172,7 +172,11 @@ class SettingsEstimator(InteractionsEstimator):
 
     def _chosen_settings(self, default: Callable[[float], Any]) -> Any:
         """Return the given settings, or the default of this budget with a dimension or rounds given by hand."""
-        chosen = self.settings or default(self._budget().mu)
+        chosen = default(self._budget().mu)
+        if self.settings is not None and not isinstance(self.settings, type(chosen)):
+            problem = f"Expected settings as {type(chosen).__name__}, got {self.settings!r}."
+            raise InputError(problem, argument="settings")
+        chosen = self.settings or chosen
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
         check_lengths(by_hand)
         chosen = replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
