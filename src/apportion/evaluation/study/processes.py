@@ -24,9 +24,8 @@ _bench: Bench | None = None
 
 
 def _start(study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None) -> None:
-    """Start a worker. It holds the data, and leaves Ctrl-C to its parent process."""
+    """Start a worker. It holds the data."""
     global _bench
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bench = Bench(study, data, folder, build, features)
 
 
@@ -52,7 +51,8 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
             initargs=(bench.study, bench.data, bench.folder, bench.build, bench.features),
         )
         try:
-            running = {pool.submit(_work, unit): unit for unit in units}
+            with _interrupts_held():
+                running = {pool.submit(_work, unit): unit for unit in units}
             for future in as_completed(running):
                 finished(running[future], future.result())
         except BrokenProcessPool:
@@ -65,6 +65,16 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C while workers start. They inherit that, so they leave it to their parent from the beginning."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def processors() -> int:
