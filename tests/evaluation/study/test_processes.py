@@ -90,6 +90,34 @@ def test_workers_leave_ctrl_c_to_their_parent_from_the_beginning(tmp_path):
     assert "spawn_main" not in said
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found as on Linux")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    folder = tmp_path / "s"
+    running = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(folder)], start_new_session=True)
+    give_up = time.monotonic() + 60
+    try:
+        while not unit_files(folder) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        workers = [Path(f"/proc/{worker}/status") for worker in workers_of(running)]
+        running.kill()
+        running.wait()
+        give_up = time.monotonic() + 15
+        while any(map(is_at_work, workers)) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert len(workers) == 2
+        assert not any(map(is_at_work, workers))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+
+
+def is_at_work(status):
+    try:
+        return "State:\tZ" not in status.read_text()
+    except OSError:
+        return False
+
+
 def test_processes_together_use_no_more_threads_than_there_are_processors():
     before = dict(os.environ)
     for processes in range(1, processors() + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -24,9 +25,17 @@ _bench: Bench | None = None
 
 
 def _start(study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None) -> None:
-    """Start a worker. It holds the data."""
+    """Start a worker. It holds the data, and ends with its parent, whatever ended that."""
     global _bench
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _bench = Bench(study, data, folder, build, features)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(unit: Unit) -> str | None:
