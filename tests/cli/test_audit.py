@@ -85,6 +85,13 @@ def test_without_data_the_statement_alone_is_checked(run, fitted):
     assert "No violation was found." in said
 
 
+def test_the_page_of_a_statement_alone_does_not_say_that_it_used_data(run, fitted, folder):
+    said = run("audit", fitted / "ratings").stdout
+    page = (folder / "ratings-audit.html").read_text(encoding="utf-8")
+    assert "raw data" not in said + page
+    assert "Fits were repeated" not in page
+
+
 def test_a_statement_that_claims_too_little_ends_with_code_1(run, fitted, folder):
     shutil.copytree(fitted / "ratings", folder / "model")
     statement = json.loads((folder / "model" / "statement.json").read_text())

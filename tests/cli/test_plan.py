@@ -39,6 +39,11 @@ def test_clicks_lose_recall_and_have_a_wide_interval(run):
     assert "Click data of the same size differ" in run("plan", *SIZES, "--clicks").stdout
 
 
+def test_a_recall_above_one_is_refused(run):
+    done = run("plan", *SIZES, "--clicks", "--without-privacy", 1.2, code=2)
+    assert "--without-privacy: Expected a recall without privacy of at most 1, got 1.2." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("sizes", "said"),
     [

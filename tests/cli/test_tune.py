@@ -63,6 +63,13 @@ def test_clicks_and_settings_of_their_own_can_be_tuned_and_a_model_is_replaced(r
         (("--try", "dimension=2,x"), "with numbers"),
         (("--try", "dimension=2,2"), "each value once"),
         (("--try", "dimension=2.5"), "whole number"),
+        (("--try", "dimension=2,-1"), "Expected dimension of at least 1, got -1."),
+        (("--try", "rounds=1,201"), "Expected rounds of at most 200, got 201."),
+        (("--try", "clip=1,0"), "Expected a finite clip above 0, got 0."),
+        (("--try", "bias_variance=0.1,-1"), "Expected a finite bias_variance above 0, got -1."),
+        (("--try", "prior_variance=0.1,nan"), "Expected a finite prior_variance above 0, got nan."),
+        (("--try", "votes_share=-0.1"), "Expected a finite votes_share of at least 0, got -0.1."),
+        (("--clicks", "--try", "ridge=1,0"), "Expected a finite ridge above 0, got 0."),
         (("--try", "dimension=2", "--try", "dimension=4"), "each setting once"),
         (("--try", "dimension=2", "--tries", "0.5"), "mean number of tries"),
         (("--try", "dimension=2", "--validation", "0.9"), "validation part"),
@@ -74,3 +81,10 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, ratings, fol
     refused = run("tune", ratings, "--epsilon", 4, *arguments, code=2)
     assert words in " ".join(refused.stderr.split())
     assert [path.name for path in folder.iterdir()] == ["ratings.csv"]
+
+
+def test_a_search_that_is_refused_costs_an_account_nothing(run, ratings, folder):
+    account = ("--ledger", folder / "l.db", "--account", "a")
+    run("ledger", "init", folder / "l.db", "--account", "a", "--epsilon", 9, "--delta", "1e-5", "--kind", "renyi")
+    run("tune", ratings, "--epsilon", 4, *account, "--try", "clip=1,0", code=2)
+    assert json.loads(run("ledger", "status", folder / "l.db", "--json").stdout)[0]["entries"] == 0

@@ -134,6 +134,7 @@ def test_the_card_of_a_hugging_face_folder_carries_the_privacy_card(model, tmp_p
     front = dict(line.split(": ", 1) for line in text.split("---\n")[1].splitlines())
     assert json.loads(front["privacy"]) == privacy_card(model.statement)
     assert "NOT FOR RELEASE" in text
+    assert "user: all rows of one user. Neighbours: add or remove one user.\n\nThese files" in text
     assert "Guarantee: (8.0, 1e-06)-differential privacy." in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 
@@ -83,3 +84,9 @@ def test_noise_beyond_arithmetic_is_refused(noise):
 def test_a_loss_too_large_to_compose_is_refused_instead_of_filling_memory():
     with pytest.raises(InputError, match="a privacy loss of at most 1000"):
         accounting.epsilon_of([Gaussian(1e-3), Laplace(1.0)], 1e-6)
+
+
+def test_a_loss_beyond_floating_point_numbers_is_infinite_without_a_warning_of_numpy():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert accounting.epsilon_of([SampledGaussian(0.0562, 0.2, 4)], 1e-5, interval=1e-2) == math.inf

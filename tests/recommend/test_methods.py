@@ -11,7 +11,13 @@ from apportion.allocation import TailSample
 from apportion.errors import InputError
 from apportion.published.skew import AlternatingMinimisation, GradientDescent
 from apportion.published.skew.methods import POLICIES
-from apportion.recommend import ClickRecommender, PrivateClickRecommender, PrivateRatingRecommender, RatingRecommender
+from apportion.recommend import (
+    ClickRecommender,
+    ClickSettings,
+    PrivateClickRecommender,
+    PrivateRatingRecommender,
+    RatingRecommender,
+)
 from apportion.recommend.methods import build, methods
 
 from strategies import random_interactions
@@ -118,3 +124,9 @@ def test_whole_numbers_are_numbers_and_what_may_be_left_open_may_be_none():
     assert build({"method": "gradient", "growth": 2}, "clicks", epsilon=1, delta=1e-6).growth == 2
     assert build({"method": "ours", "dimension": None}, "clicks", epsilon=1, delta=1e-6).dimension is None
     assert build({"method": "ours", "dimension": np.int64(3)}, "clicks", epsilon=1, delta=1e-6).dimension == 3
+
+
+@pytest.mark.parametrize("given", [{"rounds": 2}, ClickSettings()])
+def test_settings_of_another_kind_are_refused_in_one_sentence(given):
+    with pytest.raises(InputError, match="Expected settings as RatingSettings, got "):
+        PrivateRatingRecommender(1.0, settings=given).fit(random_interactions(0))

@@ -192,3 +192,21 @@ def test_a_loss_far_from_the_clip_norm_is_released_without_an_error(largest, nor
     session = Session(Budget(1.0, 1e-6), noise=SeededNoise(0))
     released = session.release(Purpose.GRADIENT, total.sealed(), session.plan(one=1.0).one("one"))
     assert np.isfinite(released).all()
+
+
+class Labelled(nn.Module):
+    """Takes numbers and an id, and returns its own loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(2, 4), nn.Linear(10, 3)
+
+    def forward(self, x, ids, labels):
+        return nn.functional.cross_entropy(self.out(torch.cat([x, self.table(ids)], 1)), labels)
+
+
+def test_made_up_ids_beside_real_numbers_stay_in_a_small_table():
+    inputs, labels = numbers()
+    rows, module = {"x": inputs, "ids": labels % 2, "labels": labels}, Labelled()
+    trainer = PrivateTrainer(module, DPSGD(module.parameters(), 0.1), epsilon=4.0, delta=1e-5, steps=2, n_units=8)
+    assert trainer.fit(UserRows(rows, None, USERS)).statement_.epsilon == 4.0

@@ -72,8 +72,8 @@ def audit(
     statistic the statement is recomputed; for that of `keys`, whose key is --item, the list is made again with --data,
     in the same ways.
 
-    The audit writes an internal page, which is computed from raw data and must not be shared. The exit code is 1 if a
-    violation is found. Finding none proves nothing.
+    The audit writes a page. With data, it is computed from raw data, internal, and must not be shared. The exit code is
+    1 if a violation is found. Finding none proves nothing.
     """  # noqa: D301
     target = out or Path(f"{model_or_study.stem}-audit.html")
     refuse_folder(target)
@@ -91,7 +91,8 @@ def audit(
             reports, remarks = _audit_study(model_or_study, effort, reporter)
     _write_page(reports, remarks, model_or_study, audit_seed, target)
     _print_result(reports, remarks, target, as_json)
-    say_page(target, what="Internal page, computed from raw data and not covered by epsilon", quiet=as_json)
+    internal = "Internal page, computed from raw data and not covered by epsilon"
+    say_page(target, what=internal if _used_data(remarks) else "Page", quiet=as_json)
     if any(report.violated for report in reports):
         click.get_current_context().exit(VIOLATED)
 
@@ -259,7 +260,11 @@ def _write_page(reports: list[AuditReport], remarks: list[str], audited: Path, s
     from apportion.report.audit_page import audit_page
 
     facts = {"Audited": audited.name, "Seed of the audit": str(seed), "Version": f"apportion {__version__}"}
-    write_text(target, audit_page(reports, facts=facts, remarks=remarks))
+    write_text(target, audit_page(reports, facts=facts, remarks=remarks, of_data=_used_data(remarks)))
+
+
+def _used_data(remarks: list[str]) -> bool:
+    return _STATEMENT_ONLY not in remarks
 
 
 def _print_result(reports: list[AuditReport], remarks: list[str], target: Path, as_json: bool) -> None:

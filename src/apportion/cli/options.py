@@ -234,7 +234,8 @@ _DATA: Final = (
         "--items",
         type=ItemList(),
         help="The public item list: ids in the first column. private: a list is released with popularity. from-data: "
-        "the items that occur, which reveals who has one that nobody else has. Default: private, in `fit`.",
+        "the items that occur, which reveals who has one that nobody else has. Default: private, in `fit` and "
+        "`evaluate`.",
     ),
     click.option(
         "--unlisted",

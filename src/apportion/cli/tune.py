@@ -181,6 +181,7 @@ def _maker(
     features: ItemFeatures | None,
 ) -> Make:
     """Return a function that makes the recommender of a try. Unknown settings are refused at once."""
+    from apportion.estimators.private import check_lengths
     from apportion.privacy import Budget
     from apportion.recommend.clicks import ClickSettings
     from apportion.recommend.methods import build
@@ -204,7 +205,9 @@ def _maker(
 
     for name, values in grid.items():
         for value in values:
-            make({name: value}, Budget(1.0, 1e-6))  # refuses a value of the wrong type before anything is spent
+            make({name: value}, Budget(1.0, 1e-6))  # refuses values of a wrong type or range before anything is spent
+            if name in _OF_THE_FIT:
+                check_lengths({name: int(value)})
     return make
 
 

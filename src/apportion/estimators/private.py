@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, field, replace
 from typing import Any, ClassVar
@@ -172,17 +172,25 @@ class SettingsEstimator(InteractionsEstimator):
 
     def _chosen_settings(self, default: Callable[[float], Any]) -> Any:
         """Return the given settings, or the default of this budget with a dimension or rounds given by hand."""
-        chosen = self.settings or default(self._budget().mu)
+        chosen = default(self._budget().mu)
+        if self.settings is not None and not isinstance(self.settings, type(chosen)):
+            problem = f"Expected settings as {type(chosen).__name__}, got {self.settings!r}."
+            raise InputError(problem, argument="settings")
+        chosen = self.settings or chosen
         by_hand = {"dimension": self.dimension, "rounds": self.rounds}
-        for name, value in by_hand.items():
-            if value is not None and value < 1:
-                raise InputError(f"Expected {name} of at least 1, got {value}.", argument=name)
+        check_lengths(by_hand)
         chosen = replace(chosen, **{name: value for name, value in by_hand.items() if value is not None})
-        for name, most in _MOST.items():
-            value = getattr(chosen, name)
-            if value is not None and value > most:
-                raise InputError(f"Expected {name} of at most {most}, got {value}.", argument=name)
+        check_lengths({name: getattr(chosen, name) for name in by_hand}, least=0)
         return chosen
+
+
+def check_lengths(lengths: Mapping[str, int | None], least: int = 1) -> None:
+    """Refuse a dimension or a number of rounds that no fit takes; None stands for a default."""
+    for name, value in lengths.items():
+        if value is not None and value < least:
+            raise InputError(f"Expected {name} of at least {least}, got {value}.", argument=name)
+        if value is not None and value > _MOST[name]:
+            raise InputError(f"Expected {name} of at most {_MOST[name]}, got {value}.", argument=name)
 
 
 def check_value_range(value_range: tuple[float, float]) -> None:

@@ -25,7 +25,7 @@ _TAGS: Final = ("recommender-system", "differential-privacy", "user-level-privac
 _TEXT: Final = """# A private recommender for {n_items:,} items
 
 {marking}{headline} It was learned from people's {kind} under differential privacy for whole users:
-ε = {epsilon:g}, δ = {delta:g}; {unit}; {neighbours}.
+ε = {epsilon:g}, δ = {delta:g}; {unit}. Neighbours: {neighbours}.
 
 These files hold the item side. A user's side is a small regression on that user's own history. It needs no other data
 and can be solved where the history is:
@@ -78,7 +78,7 @@ def _text(model: ItemModel, statement: Statement) -> str:
         epsilon=statement.epsilon,
         delta=statement.delta,
         unit=statement.unit,
-        neighbours=statement.neighbours,
+        neighbours=statement.neighbours.relation,
         alone=ALONE,
         by_choice="" if model.choice is None else _BY_CHOICE.format(alone=ALONE),
         first=model.task_ids.id_of(0),

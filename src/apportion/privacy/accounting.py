@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from apportion.errors import BudgetError, InputError
 from apportion.privacy import gaussian
 from apportion.privacy.budget import Budget
@@ -223,7 +225,8 @@ def epsilon_of(parts: Sequence[Part], delta: float, interval: float = _INTERVAL)
         raise InputError(
             f"A delta of {delta:g} is too small to compose {_count(parts)} releases numerically.", argument="delta"
         )
-    return float(_distribution(parts, interval).get_epsilon_for_delta(kept))
+    with np.errstate(over="ignore"):  # of exp(loss) at losses above 709
+        return float(_distribution(parts, interval).get_epsilon_for_delta(kept))
 
 
 def delta_of(parts: Sequence[Part], epsilon: float) -> float:

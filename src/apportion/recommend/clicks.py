@@ -73,13 +73,9 @@ from apportion.recommend.clicks_votes import (
     rows_to_hold_out,
 )
 from apportion.recommend.features.new_items import FeatureMap
-from apportion.recommend.features.prior import (
-    FeaturesEstimator,
-    leading_directions,
-    linear_map,
-    log_popularity,
-)
+from apportion.recommend.features.prior import FeaturesEstimator, leading_directions, linear_map, log_popularity
 from apportion.recommend.model import ClickModel, FoldIn
+from apportion.recommend.ranges import OF_CLICKS, refuse_outside
 
 Floats = NDArray[np.floating[Any]]
 
@@ -138,7 +134,8 @@ class ClickSettings:
     feature_prior: bool = False
 
     def __post_init__(self) -> None:
-        """Take choices as they are stored, too."""
+        """Take choices as they are stored, too; refuse numbers with which a fit would fail or mean nothing."""
+        refuse_outside(self, OF_CLICKS)
         made = tuple(Trust(**each) if isinstance(each, dict) else each for each in self.choices)
         object.__setattr__(self, "choices", made)
 

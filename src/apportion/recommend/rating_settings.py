@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
+from apportion.recommend.ranges import OF_RATINGS, refuse_outside
 
 CHOICE_SHARE = 0.33
 """The share of the budget for choices, if ranking by choice is asked for and nothing else is given."""
@@ -89,6 +90,10 @@ class RatingSettings:
     feature_directions: int = 32
     taste_variance: float = 0.03
     choice_taste_variance: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which a fit would fail or mean nothing."""
+        refuse_outside(self, OF_RATINGS)
 
     @classmethod
     def for_budget(cls, mu: float) -> RatingSettings:

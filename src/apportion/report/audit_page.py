@@ -1,4 +1,4 @@
-"""The page of an audit: what was claimed, tested and found. It is internal, because it uses raw data."""
+"""The page of an audit: what was claimed, tested and found. It is internal where it uses raw data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from typing import Any
 from apportion.report.rendering import render
 
 
-def audit_page(audits: Sequence[Any], *, facts: Mapping[str, str] | None = None, remarks: Sequence[str] = ()) -> str:
-    """Return the page as self-contained HTML, marked as not covered by ε.
+def audit_page(
+    audits: Sequence[Any],
+    *,
+    facts: Mapping[str, str] | None = None,
+    remarks: Sequence[str] = (),
+    of_data: bool = True,
+) -> str:
+    """Return the page as self-contained HTML, marked as not covered by ε if it was computed from data.
 
     Args:
         audits: one for each thing audited, with `name`, `claimed`, `delta`, `checks`, `lower_bound`, `confidence`,
             `tried` and `violated`.
         facts: how the audit was made, by name.
         remarks: what was not tested, and why.
+        of_data: whether raw data were used, and not statements alone.
     """
     violated = [one.name for one in audits if one.violated]
     return render(
@@ -23,6 +30,7 @@ def audit_page(audits: Sequence[Any], *, facts: Mapping[str, str] | None = None,
         audits=audits,
         facts=facts or {},
         remarks=remarks,
+        of_data=of_data,
         headline=_headline(violated, len(audits)),
         violated=violated,
     )

@@ -21,6 +21,7 @@ from apportion.errors import InputError
 from apportion.training.dropout import uses_dropout
 from apportion.training.layers import LayerFactors, supported
 from apportion.training.module_state import unchanged
+from apportion.training.structured import Unpacking
 
 _Loss = Callable[[Any, Any], Tensor]
 _CLOSE = 1e-3  # relative to the largest number compared; mixed rows differ by about all of it
@@ -148,7 +149,7 @@ def _made_up(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) ->
         (_zeros, _zeros),
     ):
         generator = torch.Generator().manual_seed(1)
-        x, t = of_inputs(inputs, generator), of_targets(targets, generator)
+        x, t = _acceptable(module, of_inputs(inputs, generator)), of_targets(targets, generator)
         try:
             rows = _pass(module, loss, x, t, 0)
         except InputError:
@@ -173,6 +174,14 @@ def _accepts(module: nn.Module, inputs: Tensor) -> bool:
     except Exception:  # whatever a module raises for numbers that it does not accept
         return False
     return True
+
+
+def _acceptable(module: nn.Module, rows: Tensor) -> Tensor:
+    """Return made-up rows with whole numbers beside real ones that a module accepts as ids."""
+    for part in module.modules():
+        if isinstance(part, Unpacking):
+            rows = part.acceptable(rows)
+    return rows
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -204,13 +213,14 @@ def _others(module: nn.Module, loss: _Loss, rows: _Rows) -> list[_Rows]:
     inputs, targets = rows.inputs.detach()[order.to(rows.inputs.device)], rows.targets[order.to(rows.targets.device)]
     if inputs.is_floating_point():
         inputs[:2] *= 2
+    inputs = _acceptable(module, inputs)
     alone = inputs[2:].clone(), targets[2:]
     result = [_pass(module, loss, inputs, targets, 2), _pass(module, loss, *alone, 0)]
     for size in _SIZES if inputs.is_floating_point() else ():
         resized = rows.inputs.detach().clone()
         resized[1:] *= size
         try:
-            result.append(_pass(module, loss, resized, rows.targets, 0))
+            result.append(_pass(module, loss, _acceptable(module, resized), rows.targets, 0))
         except InputError:
             raise
         except Exception:  # the module does not accept numbers of this size

@@ -67,6 +67,12 @@ class Layout:
             first += fields[-1].width
         return cls(tuple(fields)), _side_by_side(tensors)
 
+    @property
+    def whole_columns(self) -> list[int]:
+        """The columns of whole numbers."""
+        whole = [field for field in self.fields if not field.dtype.is_floating_point]
+        return [column for field in whole for column in range(field.first, field.first + field.width)]
+
     def taken_apart(self, rows: Tensor) -> dict[str, Tensor] | tuple[Tensor, ...]:
         """Return the tensors of some rows."""
         parts = [_as(rows[:, f.first : f.first + f.width], f) for f in self.fields]
@@ -116,6 +122,14 @@ class Unpacking(nn.Module):  # type: ignore[misc]
             return self.module(rows)
         parts = self._layout.taken_apart(rows)
         return self.module(**parts) if isinstance(parts, dict) else self.module(*parts)
+
+    def acceptable(self, rows: Tensor) -> Tensor:
+        """Return made-up rows with 0 and 1 in columns of whole numbers: they may be ids, and a table is of any size."""
+        result = rows.clone()
+        if self._layout is not None and rows.is_floating_point():
+            columns = self._layout.whole_columns
+            result[:, columns] = rows[:, columns].round().clamp(0, 1)
+        return result
 
 
 class LossInside(Unpacking):

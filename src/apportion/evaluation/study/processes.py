@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -24,10 +25,17 @@ _bench: Bench | None = None
 
 
 def _start(study: Study, data: Interactions, folder: Path, build: Builder, features: ItemFeatures | None) -> None:
-    """Start a worker. It holds the data, and leaves Ctrl-C to its parent process."""
+    """Start a worker. It holds the data, and ends with its parent, whatever ended that."""
     global _bench
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _bench = Bench(study, data, folder, build, features)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(unit: Unit) -> str | None:
@@ -52,7 +60,8 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
             initargs=(bench.study, bench.data, bench.folder, bench.build, bench.features),
         )
         try:
-            running = {pool.submit(_work, unit): unit for unit in units}
+            with _interrupts_held():
+                running = {pool.submit(_work, unit): unit for unit in units}
             for future in as_completed(running):
                 finished(running[future], future.result())
         except BrokenProcessPool:
@@ -65,6 +74,16 @@ def run_in_processes(bench: Bench, units: Sequence[Unit], processes: int, finish
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C while workers start. They inherit that, so they leave it to their parent from the beginning."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def processors() -> int:
