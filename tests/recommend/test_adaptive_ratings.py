@@ -69,8 +69,15 @@ def test_vectors_are_learned_of_items_that_stand_out_of_the_noise_and_of_some_al
 
     assert [chosen(mu) for mu in (10.0, 1.0, 0.1, 0.01)] == [5, 4, 2, 1]
     assert clip_norms.worth_a_vector(about, 2.0, 0.1).sum() == 1
-    even = clip_norms.worth_a_vector(Exposure(np.ones(100), np.zeros(100), np.ones(100)), 1.0, 1e-9)
-    assert even.sum() == 15
+    one_of_many = np.concatenate([[100.0], np.ones(10_000)])
+    assert clip_norms.worth_a_vector(Exposure(one_of_many, 0 * one_of_many, one_of_many), 1.0, 1e-9).sum() == 1416
+
+
+def test_noise_does_not_choose_among_items_that_are_equally_popular():
+    """In a survey all items have about as many ratings; if noise left some out, their tastes would be lost."""
+    total = np.random.default_rng(0).normal(100.0, 8.0, 200)
+    for mu in (0.001, 0.05, 0.09, 1.0):
+        assert clip_norms.worth_a_vector(Exposure(total, np.zeros(200), total), 1.0, mu).mean() > 0.95
 
 
 def test_rounds_leave_out_the_vectors_of_rare_items(monkeypatch):

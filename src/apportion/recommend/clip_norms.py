@@ -40,6 +40,7 @@ _COORDINATES = 3.0  # as many biases have about the error that an item's vector 
 _ITEM_VARIANCE = 0.1
 _DIMENSIONS = ((90.0, 8), (45.0, 4), (22.0, 2))  # from which signal to noise of an item, as users meet it
 _CLEAR = 9.0  # signal to noise of an item whose vector is learned
+_USUAL = 0.8  # of what an item has on average, as users meet items: from here on it has a vector like the others
 _ALWAYS_HELD = 0.15  # of all exposure, by items whose vectors are learned
 _LEAST_TOLD = 30.0  # of that signal times the root of a user's ratings, from which vectors have any length
 
@@ -173,8 +174,7 @@ def dimension_for(exposure: Exposure, clip_norm: float, mu: float, rows: float) 
         mu: privacy parameter of all rounds together.
         rows: ratings of a typical user.
     """
-    met = float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
-    signal = mu * met / clip_norm
+    signal = mu * _met(exposure) / clip_norm
     shortest = int(signal * np.sqrt(rows) >= _LEAST_TOLD)
     longest = next((dimension for least, dimension in _DIMENSIONS if signal >= least), shortest)
     return int(min(max(rows, 1), longest))
@@ -184,7 +184,7 @@ def worth_a_vector(exposure: Exposure, clip_norm: float, mu: float) -> NDArray[n
     """Return the tasks whose vectors can stand out of the noise; the rounds learn no others.
 
     The coordinates of rare tasks would use up norm of users, and what is learned of them would be noise. Some tasks are
-    always among them: at least those with a part of all exposure.
+    always among them: those that are no rarer than usual, and at least those with a part of all exposure.
 
     Args:
         exposure: of the tasks.
@@ -195,7 +195,12 @@ def worth_a_vector(exposure: Exposure, clip_norm: float, mu: float) -> NDArray[n
     held = np.cumsum(exposure.total[order]) - exposure.total[order]
     least = np.zeros(len(order), np.bool_)
     least[order] = held < _ALWAYS_HELD * max(float(exposure.total.sum()), 1e-9)
-    return np.asarray((exposure.total * mu >= _CLEAR * clip_norm) | least)
+    return np.asarray((exposure.total >= min(_CLEAR * clip_norm / mu, _USUAL * _met(exposure))) | least)
+
+
+def _met(exposure: Exposure) -> float:
+    """Return the exposure of an item, averaged as users meet items."""
+    return float(np.square(exposure.total).sum() / max(float(exposure.total.sum()), 1e-9))
 
 
 def _noise_error(levels: Floats, exposure: Exposure, mu: float) -> NDArray[np.float64]:
