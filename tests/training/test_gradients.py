@@ -17,7 +17,7 @@ from apportion.errors import InputError
 from apportion.linalg import use_backend
 from apportion.linalg.unit_products import available
 from apportion.privacy.clipped_gradients import GradientTotal
-from apportion.training.blocks import Stored
+from apportion.training.blocks import Product, Stored
 from apportion.training.by_row import ByRow
 from apportion.training.clipping import FixedClip, QuantileClip
 from apportion.training.fused import RowProducts
@@ -215,13 +215,19 @@ def test_a_convolution_row_by_row_is_the_same_as_by_factors_in_float32():
     groups = Groups(torch.tensor([0, 1, 1, 40, 43, 75]))
     block = _blocks_of(layer, images, slopes, groups)[id(layer.weight)]
     assert isinstance(block, ByRow)
-    product = block._product
+    windows = nn.functional.unfold(images, 3, stride=2, padding=1).mT
+    product = Product(
+        groups.side_by_side(slopes.flatten(2).mT), groups.side_by_side(windows), tuple(layer.weight.shape)
+    )
     assert torch.allclose(block.each(), product.each(), atol=1e-4)
     true = product.each().double().flatten(1).norm(dim=1)
     found = block.squared_norms(None).sqrt()
     assert (found >= true * (1 - 1e-6)).all()
     assert torch.allclose(found, true, rtol=1e-3)
-    assert torch.equal(block.squared_norms(torch.ones(54)), product.squared_norms(torch.ones(54)))
+    scales = torch.rand(54, generator=generator) + 0.5
+    assert torch.allclose(block.squared_norms(scales), product.squared_norms(scales), rtol=1e-5)
+    added = (block.keeping(torch.ones(5, dtype=torch.bool)).values.double().flatten(1) / scales).norm(dim=1)
+    assert (block.squared_norms(scales).sqrt() >= added).all()
     single = _blocks_of(layer, images, slopes, Groups(torch.arange(76)))[id(layer.weight)]
     assert torch.allclose(single.each()[1:40].sum(0), block.each()[2], atol=1e-4)
 

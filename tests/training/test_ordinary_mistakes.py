@@ -130,6 +130,9 @@ class Told(data.Dataset):
         {"sampler": data.SubsetRandomSampler(range(10))},
         {"batch_sampler": [[0, 1], [4]], "batch_size": 1},
         {"batch_sampler": data.BatchSampler(data.SubsetRandomSampler(range(10)), 5, False), "batch_size": 1},
+        {"sampler": data.SequentialSampler(range(4))},
+        {"sampler": data.RandomSampler(range(4))},
+        {"batch_sampler": data.BatchSampler(data.SequentialSampler(range(4)), 2, False), "batch_size": 1},
     ],
 )
 def test_a_loader_that_leaves_rows_out_or_repeats_them_is_refused(settings):

@@ -47,6 +47,24 @@ def test_scales_are_roots_of_second_moments_without_the_noise_over_their_mean():
         assert np.allclose(found, root / mean)
 
 
+@pytest.mark.parametrize("size", [3e19, 1e20, 1e25])
+def test_a_convolution_of_huge_numbers_is_left_out_with_scales_too(size):
+    """What is added is formed in float32, where it may be infinite although its factors are not."""
+    torch.manual_seed(0)
+    x = torch.randn(32, 1, 8, 8)
+    x[5] *= size
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 1))
+    gradients = PrivateGradients(
+        module, lambda out, t: (out.flatten(1).sum(1) - t) ** 2, UserRows(x, torch.zeros(32), np.arange(32) // 2),
+        Session(Budget(8.0, 1e-5), noise=SeededNoise(0)), steps=4, n_units=16, scaling=SecondMomentScales(after=1),
+    )  # fmt: skip
+    optimizer = DPSGD(module.parameters(), 1e-6)
+    for _ in range(4):
+        gradients.fill(optimizer)
+        assert all(bool(p.grad.isfinite().all()) for p in module.parameters())
+        optimizer.step()
+
+
 def test_noise_is_taken_out_of_the_moments_so_that_signal_alone_makes_scales():
     """Two halves with the same squares, one of which is noise: it ends at the floor."""
     moving = SecondMomentScales(0.9, 1e-4, after=1).begin()

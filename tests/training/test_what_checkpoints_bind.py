@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from torch import nn
 
 from apportion.errors import InputError
 from apportion.privacy import SeededNoise
-from apportion.training import PrivateTrainer, TrainingCheckpoint, UserRows
+from apportion.training import PrivateTrainer, TrainingCheckpoint, UserRows, machine
 from apportion.training.comparable import comparable, comparable_module
+from apportion.training.machine import machine_of, require_repeatable
 from apportion.training.processes import OneProcess
 
 X = torch.as_tensor(np.random.default_rng(0).standard_normal((60, 4)), dtype=torch.float32)
@@ -173,6 +175,30 @@ def test_a_checkpoint_is_refused_with_another_switch_that_changes_rounding(name,
     monkeypatch.setattr(where, switch, not getattr(where, switch))
     with pytest.raises(InputError, match="same rows and settings"):
         trained(Scaled(), tmp_path / "run")
+
+
+def test_a_checkpoint_on_a_gpu_needs_deterministic_algorithms(monkeypatch):
+    module = Scaled()
+    require_repeatable(module)
+    monkeypatch.setattr(machine, "_on_gpu", lambda module: True)
+    with pytest.raises(InputError, match="use_deterministic_algorithms") as caught:
+        require_repeatable(module)
+    assert caught.value.argument == "checkpoint"
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    require_repeatable(module)
+
+
+@pytest.mark.parametrize("switch", ["mkldnn.matmul", "cuda.matmul", "cudnn.conv"])
+def test_switches_of_precision_count_and_none_of_them_is_an_error(switch):
+    """Some make PyTorch refuse to say how precise all products are."""
+    of, before = attrgetter(switch)(torch.backends), machine_of(Scaled())
+    usual = of.fp32_precision
+    of.fp32_precision = "ieee" if usual == "tf32" else "tf32"
+    try:
+        assert machine_of(Scaled()) != before
+    finally:
+        of.fp32_precision = usual
+    assert machine_of(Scaled()) == before
 
 
 class OneOfTwo(OneProcess):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from apportion.training.blocks import OnDevice, Product, Stored, lengths, rounding_of
+from apportion.training.blocks import OnDevice, Stored, lengths, rounding_of
 from apportion.training.groups import Groups
 
 _ROWS = 32  # at a time on a processor: what is formed on the way stays in its cache
@@ -50,7 +50,7 @@ class ByRow(OnDevice):
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient, divided by scales if given."""
         if scales is not None:
-            return self._product.squared_norms(scales)
+            return self._with_sizes.squared_norms(scales)
         sizes = self.groups.added(self.sizes)
         narrow = self.outgoing.dtype != torch.float64
         return lengths(self._added, narrow).square() + (rounding_of(self.outgoing) * sizes).square()
@@ -94,11 +94,13 @@ class ByRow(OnDevice):
             yield some, torch.bmm(self.outgoing[some], self.seen(self.inputs[some])).flatten(1)
 
     @cached_property
-    def _product(self) -> Product:
+    def _with_sizes(self) -> Stored:
+        """Return the gradients that are added, with the sizes of their terms number by number."""
         seen = self.seen(self.inputs)
         in_order = seen.reshape(*seen.shape[:2], -1, self.shape[1]).mT.flatten(2)
-        outgoing, incoming = (self.groups.side_by_side(x) for x in (self.outgoing.mT, in_order))
-        return Product(outgoing, incoming, self.shape)
+        b, a = (self.groups.side_by_side(x).double().abs() for x in (self.outgoing.mT, in_order))
+        gradients, sizes = self._in_order(self._added).flatten(1), torch.bmm(b.mT, a).flatten(1)
+        return Stored(gradients, sizes, rounding_of(self.outgoing), self.outgoing.dtype != torch.float64)
 
 
 def cheaper_by_row(positions: int, columns: int, rows: int) -> bool:

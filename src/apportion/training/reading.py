@@ -102,7 +102,7 @@ def _require_every_row(loader: DataLoader[Any]) -> None:
         once = (
             type(sampler) is RandomSampler and not sampler.replacement and getattr(sampler, "_num_samples", 0) is None
         )
-        plain = whole and (type(sampler) is SequentialSampler or once)
+        plain = whole and (type(sampler) is SequentialSampler or once) and len(sampler) == len(loader.dataset)
     if not plain:
         raise InputError(
             "Expected a DataLoader that gives every row once, got one with drop_last or a sampler of its own: a user "

@@ -12,7 +12,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from apportion.errors import InputError
 from apportion.estimators.private import BY_HAND
-from apportion.linalg import active_backend
 from apportion.privacy import Budget, NoiseSource, Session, Statement, accounting
 from apportion.privacy.charges import LedgerAccount
 from apportion.privacy.noise import noise_source
@@ -30,6 +29,7 @@ from apportion.training.clipping import Clip, FixedClip, ReleasedLoss, SecondMom
 from apportion.training.comparable import comparable, comparable_module
 from apportion.training.earlier import Earlier, caution, hashes_of, remember, say, trained_before
 from apportion.training.known_noise import AddedNoise
+from apportion.training.machine import machine_of, require_repeatable
 from apportion.training.per_unit import Loss
 from apportion.training.plans import epsilon_for, length_of
 from apportion.training.private_gradients import PrivateGradients
@@ -294,6 +294,8 @@ class PrivateTrainer:
                 "new module and a new trainer.",
                 argument="module",
             )
+        if checkpoint is not None:
+            require_repeatable(self.module)
         if session is not None and (checkpoint is not None or ledger is not None):
             raise InputError("Expected no session beside a checkpoint or a ledger.", argument="session")
         if watch is not None:
@@ -367,7 +369,7 @@ class PrivateTrainer:
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
             "parameters": named, "parts": comparable_module(self.module), "loss": comparable(self.loss),
-            "machine": _machine(self.module),
+            "machine": machine_of(self.module),
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
             "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
@@ -387,24 +389,6 @@ def optimizer_settings(optimizer: torch.optim.Optimizer) -> str:
     """Return the settings of all groups of parameters, such as learning rates, in words that can be compared."""
     groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
     return repr([sorted((name, repr(value)) for name, value in group.items()) for group in groups])
-
-
-def _machine(module: torch.nn.Module) -> list[str]:
-    """Return what the rounding of a pass depends on: steps that are repeated must be the same numbers."""
-    devices = {p.device for p in module.parameters()}
-    names = {torch.cuda.get_device_name(each) if each.type == "cuda" else each.type for each in devices}
-    backends, threads = torch.backends, torch.get_num_threads()
-    switches = {
-        "precision": torch.get_float32_matmul_precision(), "mkldnn": backends.mkldnn.enabled,
-        "cudnn": [backends.cudnn.enabled, backends.cudnn.allow_tf32, backends.cudnn.benchmark],
-        "deterministic": [torch.are_deterministic_algorithms_enabled(), backends.cudnn.deterministic],
-        "denormals": _denormals_are_kept(), "kernel": active_backend(),
-    }  # fmt: skip
-    return [*sorted(names), torch.__version__, backends.cpu.get_cpu_capability(), str(threads), repr(switches)]
-
-
-def _denormals_are_kept() -> bool:
-    return bool(torch.tensor(1e-310, dtype=torch.float64) * torch.tensor(0.5, dtype=torch.float64) > 0)
 
 
 def _scheduler_settings(scheduler: Any | None) -> str:
