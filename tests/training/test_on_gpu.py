@@ -31,6 +31,7 @@ from apportion.training import (
     UserRows,
     replays,
 )
+from apportion.training.held_passes import HeldPasses
 from apportion.training.layers import LayerFactors
 from apportion.training.on_gpu import Joined
 from apportion.training.per_unit import FunctionalGradients
@@ -274,6 +275,35 @@ def test_a_unit_that_is_not_finite_adds_nothing_to_a_sum_on_a_gpu(number, where,
     held[6, 3] = number
     found = rounding.total(nn.Linear(9, 7), (inputs, targets, names), way)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [30, 5000], ids=["whole table", "few rows"])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_look_up_that_is_not_finite_adds_nothing(n_rows, number, on_gpu):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(n_rows, (20, 3), generator=generator)
+    slopes, names = torch.randn((20, 3, 8), generator=generator), np.arange(20) // 2
+    kept = names != 3
+    module = nn.Embedding(n_rows, 8)
+    expected = rounding.total(module, (ids[kept], slopes[kept], names[kept]), LayerFactors)
+    slopes[6, 1, 2] = number
+    found = rounding.total(module, (ids, slopes, names), LayerFactors)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_recorded_sum_is_for_its_clip_norm_alone(on_gpu):
+    module, inputs, targets = small("linear", torch.float32)
+    way, offsets = LayerFactors(module, cross_entropy), torch.arange(0, ROWS + 1, 4)
+    held = HeldPasses(np.arange(6), None, [])
+    shapes = [tuple(p.shape) for p in module.parameters()]
+    found = []
+    for clip in (1e-3, 1e-3, 1e-3, 1e-3, 2e-3):
+        passed = way.passed(inputs, targets)
+        total = held.sum_of(lambda c=clip: GradientTotal(c, shapes), way, passed, inputs, offsets, None)
+        assert (held.replays._recorded is not None) == (held.replays._seen >= 3)
+        found.append(np.linalg.norm(raw_value(total.sealed())))
+    np.testing.assert_allclose(found, [found[0]] * 4 + [2 * found[0]], rtol=1e-9)
 
 
 class TestRoundingOnGpu:

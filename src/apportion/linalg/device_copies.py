@@ -43,7 +43,7 @@ def page_locked(size: int, dtype: DTypeLike) -> NDArray[Any]:
     """Return a new vector on the host from which a GPU copies without a stop on the way; plain where there is none."""
     import torch
 
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized():
         return np.empty(size, dtype)
     like = torch.from_numpy(np.empty(0, dtype)).dtype
     result: NDArray[Any] = torch.empty(size, dtype=like, pin_memory=True).numpy()

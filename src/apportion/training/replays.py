@@ -17,6 +17,7 @@ Result = TypeVar("Result")
 Work = Callable[[Sequence[Tensor]], Result]
 
 _FIRST = 3  # time of the same work at which it is recorded
+_MOST = 8  # a graph may hold one part in so many of a GPU's memory, which nothing else can use then
 
 
 class Replays:
@@ -75,6 +76,7 @@ def recorded(values: Sequence[Tensor], work: Work[Result]) -> Work[Result]:
             work(held)  # what happens only once, such as copies of public numbers to the GPU
             torch.cuda.synchronize(device)
             _forget_workspaces()
+            before = torch.cuda.memory_reserved(device)
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 result = work(held)
@@ -82,6 +84,9 @@ def recorded(values: Sequence[Tensor], work: Work[Result]) -> Work[Result]:
                 graph.capture_end()
                 _forget_workspaces()
         torch.cuda.current_stream(device).wait_stream(beside)
+        taken = torch.cuda.memory_reserved(device) - before
+        if _MOST * taken > torch.cuda.get_device_properties(device).total_memory:
+            raise RuntimeError(f"The recorded work would hold {taken} bytes of the GPU's memory.")
 
     def replay(values: Sequence[Tensor]) -> Result:
         copy_all(held, values)
