@@ -367,10 +367,11 @@ def add_normals(
     key: bytes,
     dtype: DTypeLike = np.float64,
     *,
+    out: NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> NDArray[Any]:
     """Return contiguous values + scale · normal, to multiples of step; see `apportion.linalg.add_normals`."""
-    out, loaded = np.empty(values.shape, dtype), _loaded()
+    out, loaded = np.empty(values.shape, dtype) if out is None else out, _loaded()
     call = loaded.kernel_add_normals_float32 if out.itemsize == 4 else loaded.kernel_add_normals_float64
     runs = (0, None, None, _address(values)) if isinstance(values, np.ndarray) else _addresses_of(values)
     several = thread_count(threads) if out.size > _FEW else 1

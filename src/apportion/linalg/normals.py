@@ -6,6 +6,8 @@ fresh key from the operating system; to continue, pass the counter that the last
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -55,6 +57,7 @@ def add_normals(
     key: bytes,
     dtype: DTypeLike = np.float64,
     *,
+    out: NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> FloatArray:
     """Return values + scale · normal, rounded to multiples of a step, in one pass over memory.
@@ -67,6 +70,7 @@ def add_normals(
         step: a power of two that has an inverse in float64.
         key: 32 bytes, secret and never used before.
         dtype: float64, or float32 for the same numbers, rounded once more.
+        out: of that dtype and shape, contiguous, to write to; None for a new array.
         threads: number of threads; None is all.
     """
     if len(key) != 32:
@@ -74,16 +78,22 @@ def add_normals(
     if dtype not in FLOATS:
         raise InputError(f"Expected dtype float32 or float64, got {dtype}.", argument="dtype")
     held = values.require() if isinstance(values, MostlyZero) else np.asarray(values, np.float64, order="C")
+    if out is not None and (out.dtype != dtype or out.shape != held.shape or not out.flags.c_contiguous):
+        raise InputError(f"Expected out contiguous, of {held.shape} {np.dtype(dtype)}, got {out.shape} {out.dtype}.",
+                         argument="out")  # fmt: skip
     if active_backend() == "compiled":
-        return kernel.add_normals(held, scale, step, bytes(key), dtype, threads=threads)
-    out = np.empty(held.shape)
-    _fill_by_numpy(out.reshape(-1), bytes(key), 0)
-    out *= scale
-    out += held
-    out *= 1.0 / step
-    np.rint(out, out=out)
-    out *= step
-    return out.astype(dtype, copy=False)
+        return kernel.add_normals(held, scale, step, bytes(key), dtype, out=out, threads=threads)
+    drawn = np.empty(held.shape)
+    _fill_by_numpy(drawn.reshape(-1), bytes(key), 0)
+    drawn *= scale
+    drawn += held
+    drawn *= 1.0 / step
+    np.rint(drawn, out=drawn)
+    drawn *= step
+    if out is None:
+        return drawn.astype(dtype, copy=False)
+    out[...] = drawn
+    return out
 
 
 def _fill_by_numpy(out: FloatArray, key: bytes, counter: int) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from apportion.errors import BudgetError
 from apportion.privacy.bounds import FloatArray, Hidden
@@ -80,11 +81,12 @@ class BoundedSum(Hidden):
         step: the step of the lattice, if the value counts whole steps.
         box_bound: the largest number that one user adds to a coordinate, if none is negative; None if it is not known.
         dtype: what the released numbers are rounded to; None for the precision of the sum.
+        room: makes the vector that the released numbers may be written to; None for a plain new one.
     """
 
     __slots__ = (
         "_bound", "_box_bound", "_caveats", "_derivation", "_drawn", "_dtype", "_l1_bound",
-        "_neighbours", "_open", "_scales", "_shape", "_step",
+        "_neighbours", "_open", "_room", "_scales", "_shape", "_step",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +101,7 @@ class BoundedSum(Hidden):
         step: float | None = None,
         box_bound: float | None = None,
         dtype: np.dtype[Any] | None = None,
+        room: Callable[[int, DTypeLike], Any] | None = None,
     ) -> None:
         if key is not _KEY:
             raise TypeError("Build a BoundedSum from bounded parts: counts, moments, grams, user_total.")
@@ -106,14 +109,15 @@ class BoundedSum(Hidden):
             raise TypeError(f"Expected whole numbers of steps, got {value.dtype}.")
         self._open = _sealed(value)
         self._shape: tuple[int, ...] = tuple(value.shape)
-        room = 1.0 if step is None else _ROUNDING
-        self._bound = float(bound) * room
+        rounding = 1.0 if step is None else _ROUNDING
+        self._bound = float(bound) * rounding
         self._derivation = derivation
         self._scales = scales
-        self._l1_bound = None if l1_bound is None else l1_bound * room
-        self._box_bound = None if box_bound is None else box_bound * room
+        self._l1_bound = None if l1_bound is None else l1_bound * rounding
+        self._box_bound = None if box_bound is None else box_bound * rounding
         self._step = step
         self._dtype = dtype
+        self._room = room
         self._neighbours = neighbours
         self._caveats: tuple[str, ...] = ()
         self._drawn: Callable[[float], Any] | None = None
@@ -165,6 +169,11 @@ class BoundedSum(Hidden):
     def dtype(self) -> np.dtype[Any] | None:
         """What the released numbers are rounded to, after the noise; None for the precision of the sum."""
         return self._dtype
+
+    @property
+    def room(self) -> Callable[[int, DTypeLike], Any] | None:
+        """Makes the vector that the released numbers may be written to; None for a plain new one."""
+        return self._room
 
     @classmethod
     def counts(cls, value: Any, weights: Weighed, step: float | None = None) -> BoundedSum:
@@ -249,6 +258,11 @@ class BoundedSum(Hidden):
         if key is not _KEY:
             self._refuse("read")
         return self._open()
+
+    def _on_its_way(self, arrived: Callable[[], Any]) -> Self:
+        """Let `arrived` return the value when it is opened, which is after the charge; it may have to wait for it."""
+        self._open = arrived
+        return self
 
     def _formed_elsewhere(self, caveats: tuple[str, ...], drawn: Callable[[float], Any] | None = None) -> Self:
         """Record where the sum was formed.

@@ -56,7 +56,7 @@ def opened(statistic: Statistic, exact: bool) -> Opened:
         return Opened(None, statistic.scales, statistic.step, statistic._drawn)
     if exact and statistic.step is not None:
         return Opened(statistic._reveal_steps(_KEY), statistic.scales, statistic.step)
-    return Opened(statistic._reveal(_KEY), statistic.scales, dtype=statistic.dtype)
+    return Opened(statistic._reveal(_KEY), statistic.scales, dtype=statistic.dtype, room=statistic.room)
 
 
 def recorded(

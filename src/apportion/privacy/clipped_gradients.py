@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.errors import InputError
-from apportion.linalg import MostlyZero
+from apportion.linalg import MostlyZero, device_copies
 from apportion.privacy.bounded_sum import _KEY, BoundedSum
 from apportion.privacy.bounds import Hidden
 from apportion.privacy.neighbours import ADD_REMOVE, Neighbours
@@ -42,6 +42,17 @@ class Block(Protocol):
         """Return the block with zeros for the units that are not kept, whatever their values."""
 
 
+class BlockOnGpu(Block, Protocol):
+    """The parts of several units' gradients on a GPU, which need not be asked whether they are finite."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether `add_to` adds nothing of a unit whose factor is 0, be it finite or not."""
+
+    def joint_squares(self) -> Any | None:
+        """Return squared lengths without scales; None if another block's of the same units have them."""
+
+
 class TableBlock(Block, Protocol):
     """The parts of a large table, of which the units look up a few rows."""
 
@@ -49,8 +60,11 @@ class TableBlock(Block, Protocol):
     def few_rows(self) -> bool:
         """Whether the rows are so few that the others should not be touched."""
 
-    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return which rows get something, ascending, and the sum of the units' parts there, each times its factor."""
+    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], Any]:
+        """Return which rows get something, ascending, and the sum of the units' parts there, each times its factor.
+
+        The sum is an array, or a tensor on a GPU, of shape [rows, columns].
+        """
 
 
 class GradientTotal(Hidden):
@@ -102,6 +116,11 @@ class GradientTotal(Hidden):
         self._shared = False  # whether a sealed sum holds the tensor
         self._within = [0.0, 0.0]  # units within the norm, and losses; each from the middle of its range
 
+    @property
+    def clip_norm(self) -> float:
+        """The norm to which a unit's whole gradient is clipped."""
+        return self._clip_norm
+
     def add(self, blocks: Sequence[Block], real: Any | None = None, losses: Any | None = None) -> None:
         """Add the gradients of some units, one block for each parameter.
 
@@ -115,17 +134,18 @@ class GradientTotal(Hidden):
         inner = self._clip_norm * _INNER
         if self._clips_alone(real) and self._in_one_pass(blocks, inner):
             return
-        squares: Any = 0.0
-        for k, block in enumerate(blocks):
-            part = block.squared_norms(None if self._scales is None else self._scales[k])
-            squares = part if k == 0 else squares + part.to(squares.device)  # parameters may be on several devices
-        norms, kept, factors = _factors(squares, inner, real)
-        if kept is not None:
-            blocks = [block.keeping(kept) for block in blocks]
+        on_gpu = bool(blocks) and all(getattr(block, "leaves_out", False) for block in blocks)
+        squares = self._squares(blocks, on_gpu)
+        if on_gpu:
+            norms, factors = None, _factors_on_gpu(squares, inner, real)
+        else:
+            norms, kept, factors = _factors(squares, inner, real)
+            blocks = blocks if kept is None else [block.keeping(kept) for block in blocks]
         if blocks:
             self._add_parts(blocks, factors)
         if self._counted:
-            within = (norms <= inner).double() - 0.5
+            lengths = squares.double().clamp_min(0).sqrt() if norms is None else norms
+            within = (lengths <= inner).double() - 0.5
             self._within[0] += float((within if real is None else within[real.to(within.device)]).sum())
         if self._losses is not None:
             self._within[1] += _around_the_middle(losses, self._losses[0], real)
@@ -142,7 +162,6 @@ class GradientTotal(Hidden):
 
     def sealed(self) -> BoundedSum:
         """Return the sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
-        values, self._shared = self._values(), True
         scales = None if self._scales is None else [_flat(held) for held in self._scales]
         text = f"each unit's whole gradient clipped to norm {self._clip_norm:g}"
         if scales is not None:
@@ -150,15 +169,56 @@ class GradientTotal(Hidden):
         extra = self._extra()
         if not extra:
             held = None if scales is None else np.concatenate(scales)
-            return BoundedSum(
-                _KEY, values, self._clip_norm, text, held, neighbours=self._neighbours, dtype=self._dtype
+            later = self._on_gpu()
+            values = np.broadcast_to(0.0, self._size) if later else self._values()
+            result = BoundedSum(
+                _KEY, values, self._clip_norm, text, held, neighbours=self._neighbours, dtype=self._dtype,
+                room=device_copies.page_locked if later else None,
             )  # fmt: skip
+            self._shared = True
+            return result._on_its_way(self._begun()) if later else result
+        values, self._shared = self._values(), True
         bound = self._clip_norm / math.sqrt(1 - sum(share for _, _, share, _ in extra))
         relative = [half / (bound * math.sqrt(share)) for _, half, share, _ in extra]
         held = np.concatenate([*(scales or [np.ones(values.size)]), relative])
         value = np.concatenate([np.asarray(values), [number for number, *_ in extra]])
         text += "".join(f"; with {words}, {share:g} of the squared sensitivity" for _, _, share, words in extra)
         return BoundedSum(_KEY, value, bound, text, held, neighbours=self._neighbours, dtype=self._dtype)
+
+    def _squares(self, blocks: Sequence[Any], on_gpu: bool) -> Any:
+        """Return the squared lengths of the units' whole gradients."""
+        squares: Any = None
+        for k, block in enumerate(blocks):
+            scales = None if self._scales is None else self._scales[k]
+            part = block.joint_squares() if on_gpu and scales is None else block.squared_norms(scales)
+            if part is not None:  # parameters may be on several devices
+                squares = part if squares is None else squares + part.to(squares.device)
+        return squares
+
+    @property
+    def _size(self) -> int:
+        """The number of coordinates of the gradient."""
+        return sum(math.prod(shape) for shape in self._shapes)
+
+    def _on_gpu(self) -> bool:
+        """Whether the sum is on a GPU, which may still be at work on it."""
+        tables = (table.numbers for table in (self._tables or {}).values())
+        held = [each for each in (self._total, *tables) if each is not None]
+        tensors = [each for each in held if not isinstance(each, np.ndarray)]
+        return bool(tensors) and len(tensors) == len(held) and all(map(_asynchronous, tensors))
+
+    def _begun(self) -> Callable[[], NDArray[np.float64] | MostlyZero]:
+        """Begin to copy the sum to the host, as it is now; return what waits for it and lays it in order."""
+        flat = None if self._total is None else device_copies.begun(self._total)
+        tables = {k: table.begun() for k, table in (self._tables or {}).items()}
+
+        def arrived() -> NDArray[np.float64] | MostlyZero:
+            values = np.zeros(0) if flat is None else flat().reshape(-1)
+            if not tables:
+                return values
+            return MostlyZero.joined(self._in_order(values, {k: table() for k, table in tables.items()}))
+
+        return arrived
 
     def _clips_alone(self, real: Any | None) -> bool:
         """Whether clipped gradients are all that is added, from real units only and without scales."""
@@ -169,7 +229,7 @@ class GradientTotal(Hidden):
         of_one_layer = getattr(blocks[0], "of_one_layer", None) if blocks else None
         if of_one_layer is None or not of_one_layer(blocks):
             return False
-        total = self._own_total(blocks[0], sum(math.prod(shape) for shape in self._shapes))
+        total = self._own_total(blocks[0], self._size)
         added: bool = blocks[0].add_all_clipped(total, inner, bias=len(blocks) == 2)
         return added
 
@@ -198,18 +258,16 @@ class GradientTotal(Hidden):
     def _values(self) -> NDArray[np.float64] | MostlyZero:
         """Return the sum, flat."""
         if self._tables:
-            return MostlyZero.joined(self._in_order(self._tables))
-        if self._total is None:
-            return np.zeros(sum(math.prod(shape) for shape in self._shapes))
-        return _flat(self._total)
+            flat = np.zeros(0) if self._total is None else _flat(self._total)
+            return MostlyZero.joined(self._in_order(flat, {k: table.values() for k, table in self._tables.items()}))
+        return np.zeros(self._size) if self._total is None else _flat(self._total)
 
-    def _in_order(self, tables: dict[int, _TableTotal]) -> list[MostlyZero]:
-        """Return the sum of each parameter, flat."""
+    def _in_order(self, flat: NDArray[np.float64], tables: dict[int, MostlyZero]) -> list[MostlyZero]:
+        """Return the sum of each parameter: those of some tables, and of all others, which lie behind one another."""
         result, first = [], 0
-        flat = np.zeros(0) if self._total is None else _flat(self._total)
         for k, shape in enumerate(self._shapes):
             if k in tables:
-                result.append(tables[k].values())
+                result.append(tables[k])
             else:
                 result.append(MostlyZero.whole(flat[first : first + math.prod(shape)]))
                 first += math.prod(shape)
@@ -236,31 +294,40 @@ class _TableTotal:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._n_rows = shape[0]
         self._rows = np.zeros(0, np.int64)
-        self._numbers = np.zeros((0, math.prod(shape[1:])))
+        self.numbers: Any = np.zeros((0, math.prod(shape[1:])))  # a tensor if they were added once, on a GPU
 
-    def add(self, rows: NDArray[np.int64], numbers: NDArray[np.float64]) -> None:
+    def add(self, rows: NDArray[np.int64], numbers: Any) -> None:
         """Add numbers to some rows; these are ascending."""
         if not len(self._rows):
-            self._rows, self._numbers = rows, numbers
+            self._rows, self.numbers = rows, numbers
             return
+        self.numbers, numbers = _of_rows(self.numbers), _of_rows(numbers)
         if len(self._rows) < self._n_rows:
             self._make_room(rows)
-        self._numbers[np.searchsorted(self._rows, rows)] += numbers
+        self.numbers[np.searchsorted(self._rows, rows)] += numbers
 
     def values(self) -> MostlyZero:
         """Return the sum so far, row by row."""
+        return self._row_by_row(_of_rows(self.numbers))
+
+    def begun(self) -> Callable[[], MostlyZero]:
+        """Begin to copy the sum so far from a GPU; the result waits for it."""
+        arrived = device_copies.begun(self.numbers)
+        return lambda: self._row_by_row(arrived())
+
+    def _row_by_row(self, numbers: NDArray[np.float64]) -> MostlyZero:
         if len(self._rows) == self._n_rows:
-            return MostlyZero.whole(self._numbers)
-        return MostlyZero.of_rows(self._rows, self._numbers, self._n_rows)
+            return MostlyZero.whole(numbers)
+        return MostlyZero.of_rows(self._rows, numbers, self._n_rows)
 
     def _make_room(self, rows: NDArray[np.int64]) -> None:
         """Hold these rows too; or all rows of the table, if these are too many."""
         held = np.union1d(self._rows, rows)
         if _FEW * len(held) > self._n_rows:
             held = np.arange(self._n_rows)
-        wide = np.zeros((len(held), self._numbers.shape[1]))
-        wide[np.searchsorted(held, self._rows)] = self._numbers
-        self._rows, self._numbers = held, wide
+        wide = np.zeros((len(held), self.numbers.shape[1]))
+        wide[np.searchsorted(held, self._rows)] = self.numbers
+        self._rows, self.numbers = held, wide
 
 
 class RowCounts(Hidden):
@@ -309,6 +376,23 @@ def _factors(squares: Any, inner: float, real: Any | None) -> tuple[Any, Any | N
         return norms, None, factors
     kept = norms.isfinite() if real is None else norms.isfinite() & real.to(norms.device)
     return norms, None if bool(kept.all()) else kept, factors.where(kept, 0.0)
+
+
+def _factors_on_gpu(squares: Any, inner: float, real: Any | None) -> Any:
+    """Return factors as `_factors` does, but ask nothing: 0 for units that are not finite or not real."""
+    factors = squares.double().clamp_min(inner * inner).rsqrt_().mul_(inner)  # of an infinite length: 0
+    factors = factors.nan_to_num_(nan=0.0)
+    return factors if real is None else factors * real.to(factors.device)
+
+
+def _asynchronous(values: Any) -> bool:
+    return device_copies.asynchronous(values.device)
+
+
+def _of_rows(numbers: Any) -> NDArray[np.float64]:
+    """Return the numbers of some rows of a table; those of a tensor as a new array."""
+    held: NDArray[np.float64] = numbers if isinstance(numbers, np.ndarray) else numbers.cpu().numpy().copy()
+    return held
 
 
 def _around_the_middle(losses: Any, largest: float, real: Any | None) -> float:

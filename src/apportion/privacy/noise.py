@@ -68,9 +68,10 @@ class KeyedNoise(ABC):
         stddev: float,
         step: float,
         dtype: DTypeLike = np.float64,
+        out: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
         """Return values with the same draws times `stddev`, rounded to multiples of a power of two, in one pass."""
-        return linalg.add_normals(values, stddev, step, self.key(), dtype)
+        return linalg.add_normals(values, stddev, step, self.key(), dtype, out=out)
 
 
 class SystemNoise(KeyedNoise):

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from apportion.linalg import device_copies
 from apportion.linalg.unit_products import available, squares_of_look_ups
 
 _NUMBERS, _NUMBERS_ON_GPU = 2**19, 2**25  # of stored gradients that are held in float64 at a time
@@ -41,6 +42,19 @@ class OnDevice(ABC):
     @abstractmethod
     def device(self) -> torch.device:
         """Of the numbers."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether `add_to` adds nothing of a unit whose factor is 0, even if it is not finite: on a GPU."""
+        return device_copies.asynchronous(self.device)
+
+    def joint_squares(self) -> Any | None:
+        """Return squared lengths; None if they are counted with those of another block."""
+        return self.squared_norms(None)
+
+    @abstractmethod
+    def squared_norms(self, scales: Any | None) -> Tensor:
+        """Return the squared length of each unit's gradient, divided by scales if given."""
 
     def zeros(self, size: int) -> Tensor:
         """Return float64 zeros on the device of the numbers."""
@@ -77,11 +91,13 @@ class Stored(OnDevice):
     def add_to(self, total: Tensor, factors: Any) -> None:
         """Add the sum over units, each times its factor."""
         weights, values = factors.to(self.device).double(), _flat(self.values)
-        most = _NUMBERS if self.device.type == "cpu" else _NUMBERS_ON_GPU
+        safe = self.leaves_out
+        most = _NUMBERS if self.device.type == "cpu" and not safe else _NUMBERS_ON_GPU
         at_once = max(1, most // max(1, values.shape[1]))
         for first in range(0, len(values), at_once):
             some = slice(first, first + at_once)
-            _add(total, weights[some] @ values[some].double())
+            wide = values[some].double()
+            _add(total, weights[some] @ (torch.nan_to_num(wide) if safe else wide))
 
     def each(self) -> Tensor:
         """Return one gradient for each unit."""
@@ -119,7 +135,7 @@ class Product(OnDevice):
         if a.shape[1] == 1:
             plain = lengths(self._wide[0][:, 0], narrow) * lengths(self._wide[1][:, 0], narrow)
             return plain.square() * (1 + rounding_of(b) ** 2)
-        if 3 * a.shape[1] * (a.shape[2] + b.shape[2]) > 2 * a.shape[2] * b.shape[2]:
+        if cheaper_formed(a.shape[1], a.shape[2], b.shape[2]):
             sizes = (lengths(self._wide[0], narrow) * lengths(self._wide[1], narrow)).sum(1)
             formed = Stored(self._formed, narrow=narrow).squared_norms(None)
             return formed + (rounding_of(b) * sizes).square()
@@ -141,6 +157,8 @@ class Product(OnDevice):
             return Stored(self._formed).add_to(total, factors)
         a, b = self._wide
         scaled = (b * factors.to(b.device).double()[:, None, None]).flatten(0, 1).T
+        if self.leaves_out:
+            a, scaled = torch.nan_to_num(a), scaled.nan_to_num_()
         if total.device == b.device:
             total.view(len(scaled), -1).addmm_(scaled, a.flatten(0, 1))
         else:
@@ -176,15 +194,21 @@ class Lookup(OnDevice):
         outgoing: b, of shape [units, positions, width].
         rows: of shape [units, positions]; -1 for no row.
         shape: of the parameter.
+        known: whether every position is known to have looked up a row, so that a GPU need not be asked.
+        found: for a GPU, which different rows were looked up, ascending, and the place of each look-up among them;
+            None to ask for them.
     """
 
     outgoing: Tensor
     rows: Tensor
     shape: tuple[int, ...]
+    known: bool = False
+    found: tuple[NDArray[np.int64], Tensor] | None = None
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
-        if scales is None and self.outgoing.dtype == torch.float32 and self.device.type == "cpu" and available():
+        in_kernel = self.outgoing.dtype == torch.float32 and self.device.type == "cpu" and not self.leaves_out
+        if scales is None and in_kernel and available():
             outgoing, rows = (np.ascontiguousarray(each.numpy()) for each in (self.outgoing, self.rows.long()))
             return torch.from_numpy(squares_of_look_ups(outgoing, rows, rounding_of(self.outgoing)))
         b, tops = _at_most_one(self.outgoing.double(), self.outgoing.dtype != torch.float64)
@@ -212,16 +236,20 @@ class Lookup(OnDevice):
         """Whether so few rows of a large table were looked up that the others should not be touched."""
         return math.prod(self.shape) >= _LARGE and _FEW * self.rows.numel() <= self.shape[0]
 
-    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], Any]:
         """Return which rows were looked up, ascending, and the sum over units there, each times its factor."""
         rows, parts = self._scaled(factors)
-        found, places = torch.unique(rows, return_inverse=True)
+        found, places = self.found or different_rows(rows)
         sums = self.zeros(len(found) * parts.shape[1]).view(len(found), -1).index_add_(0, places, parts)
-        return found.cpu().numpy(), sums.cpu().numpy()
+        return found, sums if self.leaves_out else sums.cpu().numpy()
 
     def _scaled(self, factors: Any) -> tuple[Tensor, Tensor]:
         """Return the row of each look-up and what is added there."""
         scaled = self.outgoing.double() * factors.to(self.device).double()[:, None, None]
+        if self.leaves_out:
+            scaled = scaled.nan_to_num_()
+            rows = self.rows if self.known else self.rows.clamp_min(0)
+            return rows.flatten(), (scaled if self.known else self._nothing_unknown(scaled)).flatten(0, 1)
         kept = () if self._all_known else self.rows >= 0
         return self.rows[kept].flatten(), scaled[kept].reshape(-1, scaled.shape[2])
 
@@ -234,12 +262,30 @@ class Lookup(OnDevice):
 
     @cached_property
     def _all_known(self) -> bool:
-        """Whether every position looked up a row."""
+        """Whether every position looked up a row; for all that the host knows, if it would have to ask a GPU."""
+        if self.known or self.leaves_out:
+            return self.known
         return not self.rows.numel() or int(self.rows.min()) >= 0
 
     def keeping(self, kept: Any) -> Lookup:
         """Return the block with zeros for units that are not kept."""
-        return Lookup(self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0), self.rows, self.shape)
+        outgoing = self.outgoing.where(kept.to(self.outgoing.device)[:, None, None], 0.0)
+        return Lookup(outgoing, self.rows, self.shape, self.known, self.found)
+
+    def _nothing_unknown(self, values: Tensor) -> Tensor:
+        """Return the values with 0 at positions that looked up no row."""
+        return values.where((self.rows >= 0)[:, :, None], 0.0)
+
+
+def different_rows(rows: Tensor) -> tuple[NDArray[np.int64], Tensor]:
+    """Return which rows were looked up, ascending, and the place of each look-up among them."""
+    found, places = torch.unique(rows, return_inverse=True)
+    return found.cpu().numpy(), places
+
+
+def cheaper_formed(positions: int, columns: int, rows: int) -> bool:
+    """Whether forming a unit's gradient costs less than products between its positions."""
+    return positions > 1 and 3 * positions * (columns + rows) > 2 * columns * rows
 
 
 def _add(total: Tensor, part: Tensor) -> None:
@@ -265,7 +311,9 @@ def lengths(values: Tensor, narrow: bool | None = None) -> Tensor:
     """
     plain = torch.linalg.vector_norm(values, dim=-1, dtype=torch.float64)
     fits = values.dtype != torch.float64 if narrow is None else narrow
-    if fits or bool(((plain > 1e-140) & plain.isfinite()).all()):
+    if fits:
+        return plain
+    if not device_copies.asynchronous(values.device) and bool(((plain > 1e-140) & plain.isfinite()).all()):
         return plain
     tops = _tops(values.double(), -1)
     return torch.linalg.vector_norm(values.double() / tops, dim=-1) * tops[..., 0]
@@ -276,6 +324,8 @@ def sizes_of_rows(values: Tensor) -> Tensor:
 
     They are computed in the precision of the values, where squares fit in it.
     """
+    if device_copies.asynchronous(values.device):
+        return lengths(values.flatten(1)) * (1 + 2.0**-10)
     axes = tuple(range(1, values.dim()))
     plain = torch.linalg.vector_norm(values, dim=axes).double() * (1 + 2.0**-10)
     if bool(((plain > 1e-12) & (plain < 1e18)).all()):

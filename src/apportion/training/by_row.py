@@ -80,15 +80,19 @@ class ByRow(OnDevice):
         units = self.groups.units
         if self.groups.single and units:
             return torch.cat([formed for _, formed in self._formed()])
+        if self.leaves_out and self.groups.even and units:  # all rows at a time, and nothing to look up
+            formed = next(self._formed())[1]
+            return formed.reshape(units, self.groups.most, -1).sum(1, dtype=torch.float64)
         out = torch.zeros((units, math.prod(self.shape)), dtype=torch.float64, device=self.device)
-        whose = self.groups.whose.to(self.device)
+        whose = self.groups.whose_on(self.device)
         for some, formed in self._formed():
             out.index_add_(0, whose[some], formed.double())
         return out
 
     def _formed(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield some rows and their gradients."""
-        at_once = _ROWS if self.device.type == "cpu" else max(1, len(self.outgoing))
+        in_cache = self.device.type == "cpu" and not self.leaves_out
+        at_once = _ROWS if in_cache else max(1, len(self.outgoing))
         for first in range(0, len(self.outgoing), at_once):
             some = slice(first, first + at_once)
             yield some, torch.bmm(self.outgoing[some], self.seen(self.inputs[some])).flatten(1)

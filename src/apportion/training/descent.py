@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from apportion.errors import InputError
+from apportion.linalg import device_copies
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer, decayed, require
 
 
@@ -59,6 +61,13 @@ class DPSGD(KnownNoiseOptimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
+
+    def _update_together(self, parameters: list[Tensor], group: dict[str, Any]) -> bool:
+        on_gpu = bool(parameters) and all(device_copies.asynchronous(p.device) for p in parameters)
+        if not on_gpu or group["momentum"] or group["weight_decay"]:
+            return False
+        torch._foreach_add_(parameters, [p.grad for p in parameters], alpha=-group["lr"])
+        return True
 
     def _update(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:
         gradient, momentum = decayed(parameter, group), group["momentum"]

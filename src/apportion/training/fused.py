@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from apportion.linalg import device_copies
 from apportion.linalg.unit_products import UnitProducts, available
 from apportion.training.blocks import OnDevice, Product, Stored, rounding_of
 from apportion.training.groups import Groups
@@ -143,7 +144,8 @@ class RowProducts(OnDevice):
 
 def by_rows(outgoing: Tensor, incoming: Tensor | None, groups: Groups) -> bool:
     """Whether the kernel takes these factors, and products between positions cost less than gradients of units."""
-    if outgoing.dtype != torch.float32 or outgoing.device.type != "cpu" or not available():
+    on_processor = outgoing.device.type == "cpu" and not device_copies.asynchronous(outgoing.device)
+    if outgoing.dtype != torch.float32 or not on_processor or not available():
         return False
     longest: int = groups.most * math.prod(outgoing.shape[1:-1])
     if incoming is None:

@@ -28,6 +28,8 @@ class Groups:
         self.units = len(offsets) - 1
         self.sizes = offsets.diff()
         self.most = int(self.sizes.max()) if self.units else 0
+        self._whose_on: dict[torch.device, Tensor] = {}
+        self._places: dict[torch.device, Tensor] = {}
 
     @property
     def single(self) -> bool:
@@ -38,6 +40,19 @@ class Groups:
     def whose(self) -> Tensor:
         """The unit of each row."""
         return torch.repeat_interleave(torch.arange(self.units), self.sizes)
+
+    def whose_on(self, device: torch.device) -> Tensor:
+        """Return the unit of each row, on a device."""
+        if device not in self._whose_on:
+            self._whose_on[device] = self.whose.to(device)
+        return self._whose_on[device]
+
+    def _places_on(self, device: torch.device) -> Tensor:
+        """Return the place of each row, where every unit has room for the most rows, on a device."""
+        if device not in self._places:
+            within = torch.arange(len(self.whose)) - self.offsets[:-1][self.whose]
+            self._places[device] = (self.whose * self.most + within).to(device)
+        return self._places[device]
 
     @cached_property
     def even(self) -> bool:
@@ -58,14 +73,13 @@ class Groups:
         if self.even:  # all units have as many rows
             return values.reshape(self.units, self.most, *values.shape[1:]).sum(1) if self.most != 1 else values
         out = torch.zeros((self.units, *values.shape[1:]), dtype=values.dtype, device=values.device)
-        return out.index_add_(0, self.whose.to(values.device), values)
+        return out.index_add_(0, self.whose_on(values.device), values)
 
     def side_by_side(self, values: Tensor) -> Tensor:
         """Return [rows, positions, width] as [units, rows of the largest x positions, width], padded with zeros."""
         _, positions, width = values.shape
         if self.even:  # nothing to pad, and nothing to copy
             return values.reshape(self.units, self.most * positions, width)
-        places = torch.arange(len(self.whose)) - self.offsets[:-1][self.whose]
-        out = values.new_zeros((self.units, self.most, positions, width))
-        out[self.whose.to(values.device), places.to(values.device)] = values
+        out = values.new_zeros((self.units * self.most, positions, width))
+        out[self._places_on(values.device)] = values
         return out.reshape(self.units, self.most * positions, width)

@@ -84,10 +84,15 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
             )
         noise, self._added = self._added or NO_NOISE, None
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
+            held = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not self._update_together(held, group):
+                for parameter in held:
                     self._update(parameter, group, noise)
         return None
+
+    def _update_together(self, parameters: list[Tensor], group: dict[str, Any]) -> bool:
+        """Move all parameters of a group in few operations, if that is worth it; return whether it was done."""
+        return False
 
     @abstractmethod
     def _update(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:

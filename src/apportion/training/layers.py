@@ -8,23 +8,29 @@ using the factors twice instead of going backward twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
+from apportion.linalg import device_copies
 from apportion.training.blocks import Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
 from apportion.training.fused import LayerRows, RowProducts, by_rows
 from apportion.training.groups import Groups
 from apportion.training.in_a_row import layers_in_a_row
+from apportion.training.on_gpu import Joined, JoinedRows, joins
 
-LayerBlock = Stored | Product | Lookup | ByRow | RowProducts
+Passed = tuple[nn.Module, Tensor, Tensor]
+Found = tuple[NDArray[np.int64], Tensor]
+LayerBlock = Stored | Product | Lookup | ByRow | RowProducts | Joined
 
 
 def supported(module: nn.Module) -> bool:
@@ -61,25 +67,67 @@ class LayerFactors:
         self._loss = loss
         self._layers = [m for m in module.modules() if _trained(m)]
         self._groups = Groups(torch.zeros(1, dtype=torch.int64))
+        self._untouched = False  # whether the last pass wrote nothing to its inputs
 
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
-        layers = self._layers
+        return self.blocks_of(self.passed(inputs, targets), offsets)
+
+    def passed(self, inputs: Tensor, targets: Tensor) -> list[Passed]:
+        """Return what went into each layer that was used, and the gradient of what came out."""
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
+        written = _version(inputs)
         with torch.enable_grad():
             losses = self._loss(self._seen(inputs, seen), targets)
-            used = [layer for layer in layers if layer in seen]
+            used = [layer for layer in self._layers if layer in seen]
             result = torch.autograd.grad(losses, [seen[layer][1] for layer in used], torch.ones_like(losses))
+        self._untouched = _version(inputs) == written
+        return [
+            (layer, _wide(seen[layer][0].detach()), _wide(gradient))
+            for layer, gradient in zip(used, result, strict=True)
+        ]
+
+    def blocks_of(
+        self, passed: Sequence[Passed], offsets: Tensor, found: Mapping[nn.Module, Found] | None = None
+    ) -> list[LayerBlock]:
+        """Return the blocks of a pass.
+
+        Args:
+            passed: of each layer that was used.
+            offsets: of the units among the rows.
+            found: for a GPU, the different rows that layers are known to have looked up.
+        """
         made: dict[int, LayerBlock] = {}
         groups = self._groups = self._groups if self._groups.offsets is offsets else Groups(offsets)
-        for layer, gradient in zip(used, result, strict=True):
-            made |= _blocks_of(layer, _wide(seen[layer][0].detach()), _wide(gradient), groups)
+        for layer, a, b in passed:
+            made |= _blocks_of(layer, a, b, groups, None if found is None else found.get(layer))
         return [
             made[id(p)] if id(p) in made else Stored(p.detach().new_zeros((groups.units, *p.shape)))
-            for layer in layers  # of known kinds: each parameter belongs to one of them
+            for layer in self._layers  # of known kinds: each parameter belongs to one of them
             for p in layer._parameters.values()
             if p is not None and p.requires_grad
         ]
+
+    def few_looked_up(
+        self, passed: Sequence[Passed], inputs: Tensor, offsets: Tensor
+    ) -> dict[nn.Module, Tensor] | None:
+        """Return what the units looked up in large tables of which they looked up few rows; -1 for no row.
+
+        None if a table looked up something else than the inputs of the pass, which nothing wrote to, as they are.
+        """
+        result: dict[nn.Module, Tensor] = {}
+        groups = self._groups = self._groups if self._groups.offsets is offsets else Groups(offsets)
+        for layer, a, b in passed:
+            if isinstance(layer, nn.Embedding):
+                rows = rows_of_units(a, groups)
+                if Lookup(b, rows, tuple(layer.weight.shape)).few_rows:
+                    same = (
+                        a.data_ptr() == inputs.data_ptr() and a.shape == inputs.shape and a.stride() == inputs.stride()
+                    )
+                    if not same or not self._untouched:
+                        return None
+                    result[layer] = rows
+        return result
 
     def _seen(self, inputs: Tensor, seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Any:
         """Return the module's outputs, and keep what goes in and out of each trained layer."""
@@ -97,6 +145,11 @@ class LayerFactors:
         finally:
             for hook in hooks:
                 hook.remove()
+
+
+def _version(values: Tensor) -> int:
+    """Return how often a tensor was written to, as far as torch counts it."""
+    return 0 if values.is_inference() else int(values._version)
 
 
 def _trained(layer: nn.Module) -> bool:
@@ -121,14 +174,16 @@ def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.
     return keep
 
 
-def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
+def _blocks_of(
+    layer: nn.Module, a: Tensor, b: Tensor, groups: Groups, found: Found | None = None
+) -> dict[int, LayerBlock]:
     """Return the blocks of a layer's parameters, by the parameter's identity."""
     made: dict[int, LayerBlock] = {}
     if isinstance(layer, nn.Embedding):
         if layer.weight.requires_grad:
-            rows = groups.side_by_side(a.reshape(len(a), -1, 1) + 1)[..., 0] - 1
             outgoing = groups.side_by_side(b.reshape(len(b), -1, b.shape[-1]))
-            made[id(layer.weight)] = Lookup(outgoing, rows, tuple(layer.weight.shape))
+            rows, shape = rows_of_units(a, groups), tuple(layer.weight.shape)
+            made[id(layer.weight)] = Lookup(outgoing, rows, shape, groups.even, found)
         return made
     if isinstance(layer, nn.Conv2d):
         return _convolution(layer, a, b, groups)
@@ -144,10 +199,22 @@ def _blocks_of(layer: nn.Module, a: Tensor, b: Tensor, groups: Groups) -> dict[i
     return made
 
 
+def rows_of_units(a: Tensor, groups: Groups) -> Tensor:
+    """Return what each unit looked up: [units, positions], -1 where it has no row."""
+    if groups.even:
+        return a.reshape(groups.units, -1)
+    return groups.side_by_side(a.reshape(len(a), -1, 1) + 1)[..., 0] - 1
+
+
 def _linear(layer: nn.Linear, a: Tensor, b: Tensor, groups: Groups) -> dict[int, LayerBlock]:
     """Return the blocks of a weight matrix and a bias: by the kernel where it can, both from the same rows."""
     made: dict[int, LayerBlock] = {}
     weight, bias = layer.weight, layer.bias
+    both = bias is not None and weight.requires_grad and bias.requires_grad
+    if both and joins(b, a):
+        joined = JoinedRows(b, a, groups)
+        of_weight = Joined(joined, partial(_product, b, a, groups, tuple(weight.shape)), bias=False)
+        return {id(weight): of_weight, id(bias): Joined(joined, partial(_summed_rows, b, groups), bias=True)}
     shared = weight.requires_grad and by_rows(b, a, groups)
     rows = LayerRows(b, a, groups) if shared else None
     if weight.requires_grad:
@@ -192,7 +259,8 @@ def _summed(values: Tensor, groups: Groups, positions: int = 1) -> Stored:
     if positions == 1 and groups.even:
         held = groups.side_by_side(values)
         return Stored(held.sum(1, dtype=wide), held.abs().sum(1, dtype=wide), rounding_of(values), narrow)
-    within = wide if positions == 1 or values.device.type != "cpu" else values.dtype
+    by_row = positions != 1 and values.device.type == "cpu" and not device_copies.asynchronous(values.device)
+    within = values.dtype if by_row else wide
     sums, sizes = values.sum(positions, dtype=within), values.abs().sum(positions, dtype=within)
     return Stored(groups.added(sums.double()), groups.added(sizes.double()), rounding_of(values), narrow)
 

@@ -45,6 +45,17 @@ class unchanged:  # noqa: N801 - used like a function
                 tensor.copy_(copy)
 
 
+def forget_gradients(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+    """Clear all gradients, so that the optimizer uses released ones alone."""
+    for part in module.modules():
+        for parameter in part._parameters.values():
+            if parameter is not None:
+                parameter.grad = None
+    for group in [] if optimizer is None else optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
 def _members(part: nn.Module) -> tuple[dict[str, Any], ...]:
     """Return copies of the dictionaries of parameters and buffers."""
     held = vars(part)

@@ -38,6 +38,13 @@ class PaddedPass:
     offsets: Tensor
     real: Tensor | None
 
+    def at(self, device: torch.device) -> PaddedPass:
+        """Return the same with what the rows' device is asked for on that device."""
+        if device.type == "cpu" or self.rows is None:
+            return self
+        real = None if self.real is None else self.real.to(device)
+        return PaddedPass(self.rows.to(device), self.offsets, real)
+
 
 def padded(offsets: Tensor, apart: int, full: int = _FULL) -> PaddedPass:
     """Copy each unit's last row behind it until the next one starts at a multiple of `apart`; pad to one of `full`.

@@ -164,6 +164,14 @@ class _Scaled:
         result: Tensor = self._block.squared_norms(scales)
         return result * self._numbers.to(result.device).square()
 
+    @property
+    def leaves_out(self) -> bool:
+        return bool(getattr(self._block, "leaves_out", False))
+
+    def joint_squares(self) -> Any | None:
+        squares: Any = getattr(self._block, "joint_squares")()  # noqa: B009 - of blocks on a GPU
+        return None if squares is None else squares * self._numbers.to(squares.device).square()
+
     def zeros(self, size: int) -> Any:
         return self._block.zeros(size)
 

@@ -7,7 +7,8 @@ noise multiplier. The optimizer gets the released gradients together with their 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.errors import BudgetError, InputError
+from apportion.linalg import device_copies
 from apportion.privacy import BoundedSum, Purpose, Session, Share
 from apportion.privacy.clipped_gradients import GradientTotal, RowCounts, number_of_units
 from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
+from apportion.training.held_passes import HeldPasses
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
-from apportion.training.module_state import unchanged
+from apportion.training.module_state import forget_gradients, unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
 from apportion.training.per_unit import (
     GradientWay,
@@ -128,6 +131,7 @@ class PrivateGradients:
         start_alike(module, units, self._processes)
         self._applied = applied(module, loss, units, autocast)
         self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
+        self._device = self._units.like[0].device
         self._given = way
         self._trained = list(map(id, self._parameters))
         self._whole = [tuple(p.shape) for p in self._parameters]
@@ -136,8 +140,9 @@ class PrivateGradients:
         self._rows_at_once = rows_at_once
         own = self._units.of_process(self._processes.number, self._processes.size)
         self._everybody: NDArray[np.int64] = np.flatnonzero(own)
-        self._held: tuple[NDArray[np.int64], int, list[tuple[Any, PaddedPass]]] | None = None
+        self._held: HeldPasses | None = None
         self._apart = 0
+        self._sent: NDArray[Any] | None = None  # the last released vector, which may be on its way to a GPU
         self._way = self._checked_way()
         warn_if_row_by_row(self._way)
         first = self._processes.number == 0
@@ -211,7 +216,7 @@ class PrivateGradients:
 
         released = self._released(form, share)
         noise = self._noise(formed[0].l2_sensitivity / share.gradient.mu, scales)
-        self._forget_other_gradients(optimizer)
+        forget_gradients(self._module, optimizer)
         self._place(released, noise)
         if isinstance(optimizer, KnownNoiseOptimizer):
             optimizer.gradients_carry(noise)
@@ -253,16 +258,6 @@ class PrivateGradients:
         if self._modes != modes(parts):
             self._way = self._checked_way()
             self._modes = modes(self._module.modules())
-
-    def _forget_other_gradients(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Clear all gradients except released ones before the optimizer uses them."""
-        for part in self._module.modules():
-            for parameter in part._parameters.values():
-                if parameter is not None:
-                    parameter.grad = None
-        for group in [] if optimizer is None else optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None
 
     def _plan(
         self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None
@@ -337,14 +332,39 @@ class PrivateGradients:
     def _sum(self, units: NDArray[np.int64], scales: list[Tensor] | None) -> BoundedSum:
         """Return the hidden sum of these units' clipped gradients, with that of the other processes."""
         placed = None if scales is None else [s.to(p.device) for s, p in zip(scales, self._parameters, strict=True)]
-        total = GradientTotal(
-            self.clip_norm, self._shapes, scales=placed, counted=self._clip.counted, neighbours=self._units.neighbours,
-            losses=None if self._losses is None else (self._losses.largest, self._losses.share), dtype=self._dtype,
+        make = partial(
+            GradientTotal, self.clip_norm, self._shapes, scales=placed, counted=self._clip.counted, dtype=self._dtype,
+            losses=None if self._losses is None else (self._losses.largest, self._losses.share),
+            neighbours=self._units.neighbours,
         )  # fmt: skip
-        together(self._processes, lambda: self._add(total, units))
+        total = together(self._processes, lambda: self._formed(make, units))
         if self._processes.size > 1:
             total.add_up_over(self._processes.add_up)
         return total.sealed()
+
+    def _formed(self, make: Callable[[], GradientTotal], units: NDArray[np.int64]) -> GradientTotal:
+        """Return the sum of these units' clipped gradients in this process."""
+        if self._replayable(units):
+            ((inputs, targets, bounds, real),) = self._passes(units)
+            assert isinstance(self._way, LayerFactors)
+            assert self._held is not None
+            with unchanged(self._module):
+                passed = self._way.passed(inputs, targets)
+            return self._held.sum_of(make, self._way, passed, inputs, bounds, real)
+        total = make()
+        self._add(total, units)
+        return total
+
+    def _replayable(self, units: NDArray[np.int64]) -> bool:
+        """Whether a step is one pass over everybody on one GPU, of which nothing but clipped gradients is added up."""
+        if units is not self._everybody or not isinstance(self._way, LayerFactors) or self._processes.size > 1:
+            return False
+        if self._tables is not None or self._losses is not None or self._scaling is not None:
+            return False
+        device = self._parameters[0].device
+        on_one = device_copies.asynchronous(device) and all(p.device == device for p in self._parameters)
+        plain = on_one and device == self._device and not self._clip.counted and not self._mean_of_rows
+        return plain and len(self._pieces(units)) == 1
 
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
         """Add the clipped gradients of these units."""
@@ -368,13 +388,14 @@ class PrivateGradients:
 
     def _pieces(self, units: NDArray[np.int64]) -> list[tuple[Any, PaddedPass]]:
         """Return which rows each pass takes, and its padding; for full batches the same every time."""
-        if self._held is not None and self._held[0] is units and self._held[1] == self._apart:
-            return self._held[2]
+        held, key = self._held, (self._apart, self._units.version)
+        if held is not None and held.units is units and held.key == key:
+            return held.pieces
         full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
         found = self._units.pieces(units, self._rows_at_once)
-        pieces = [(rows, padded(offsets, self._apart, **full)) for rows, offsets in found]
+        pieces = [(rows, padded(offsets, self._apart, **full).at(self._device)) for rows, offsets in found]
         if units is self._everybody:
-            self._held = units, self._apart, pieces
+            self._held = HeldPasses(units, key, pieces)
         return pieces
 
     def _place(self, released: NDArray[Any], noise: AddedNoise) -> None:
@@ -398,7 +419,8 @@ class PrivateGradients:
             if self._dtype is not None and self._processes.size == 1 and like.device.type == "cpu":
                 released /= released.dtype.type(self._expected)  # nobody else needs what is changed here
                 return self._parts(torch.from_numpy(released))
-            held = torch.from_numpy(released).to(like.device, like.dtype, copy=True)
+            self._sent, beside = released, device_copies.asynchronous(like.device)
+            held = torch.from_numpy(released).to(like.device, like.dtype, copy=True, non_blocking=beside)
             return self._parts(held.div_(self._expected))
         parts = self._parts(torch.from_numpy(released))
         placed = parts if self._tables is None else self._tables.spread_out(parts)

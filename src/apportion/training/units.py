@@ -69,6 +69,11 @@ class Units:
         """Inputs and targets without rows, for their shapes, dtypes and devices, which are public."""
         return self._with_numbers(self._inputs[:0], slice(0)), self._targets[:0]
 
+    @property
+    def version(self) -> int:
+        """How often the rows were written to, as far as torch counts it."""
+        return sum(0 if held.is_inference() else held._version for held in (self._inputs, self._targets))
+
     def numbered(self) -> Self:
         """Return the same units with one more column of inputs: a number for each row, for masks of dropout."""
         result = copy(self)

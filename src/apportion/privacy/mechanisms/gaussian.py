@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from apportion import linalg
 from apportion.privacy.bounded_sum import BoundedSum
@@ -68,7 +69,7 @@ class Gaussian(Mechanism[Share]):
 def draw_gaussian(opened: Opened, stddev: float, noise: NoiseSource) -> NDArray[Any]:
     """Return the sum with Gaussian noise, in exact arithmetic if the value counts steps of a lattice."""
     if opened.step is None:
-        return add_gaussian(opened.value, stddev, opened.scales, noise, opened.dtype)
+        return add_gaussian(opened.value, stddev, opened.scales, noise, opened.dtype, opened.room)
     return add_exact_gaussian(opened.value, opened.step, stddev, opened.scales, noise)
 
 
@@ -78,11 +79,17 @@ def add_gaussian(
     scales: FloatArray | None,
     noise: NoiseSource,
     dtype: np.dtype[Any] | None = None,
+    room: Callable[[int, DTypeLike], NDArray[Any]] | None = None,
 ) -> NDArray[Any]:
-    """Return value + N(0, (stddev · scales)²), in the precision of value; rounded to `dtype` at the end, if given."""
+    """Return value + N(0, (stddev · scales)²), in the precision of value; rounded to `dtype` at the end, if given.
+
+    `room` makes the vector that the result may be in, if the value is one.
+    """
     step, inverts = grid_of(stddev)
     if scales is None and inverts and value.dtype == np.float64 and isinstance(noise, KeyedNoise) and noise.plain:
-        return noise.added_to(value, stddev, step, dtype or np.float64)  # the same numbers in one pass
+        kind = dtype or np.float64
+        into = () if room is None else (room(value.shape[0], kind),)
+        return noise.added_to(value, stddev, step, kind, *into)  # the same numbers in one pass
     drawn = _in_several_passes(np.asarray(value), stddev, scales, noise)
     return drawn if dtype is None else drawn.astype(dtype, copy=False)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from apportion.errors import BudgetError
 from apportion.privacy.accounting import Part
@@ -47,6 +48,7 @@ class Opened:
         drawn: if clients draw the noise, the function that forms the sum with noise of a given scale; there is no value
             then.
         dtype: what the numbers with their noise may be rounded to at the end; None to leave them as they are.
+        room: makes the vector that they may be written to, of a size and a dtype; None for a plain new one.
     """
 
     value: Any
@@ -54,6 +56,7 @@ class Opened:
     step: float | None = None
     drawn: Callable[[float], Any] | None = None
     dtype: np.dtype[Any] | None = None
+    room: Callable[[int, DTypeLike], NDArray[Any]] | None = None
 
 
 ShareType = TypeVar("ShareType", bound="Share | PlannedShare[Any]")
