@@ -76,8 +76,8 @@ class OneKeyForSums(SystemNoise):
         super().__init__(**arguments)
         self._key = os.urandom(32)
 
-    def added_to(self, values, stddev, step, dtype=np.float64):
-        return linalg.add_normals(values, stddev, step, self._key, dtype)
+    def added_to(self, values, stddev, step, dtype=np.float64, out=None):
+        return linalg.add_normals(values, stddev, step, self._key, dtype, out=out)
 
 
 def judged(make):

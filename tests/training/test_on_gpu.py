@@ -398,7 +398,35 @@ def test_rows_that_were_written_to_are_looked_up_anew(on_gpu):
     units._inputs.add_(1).remainder_(N)
     private.fill()
     assert private._held is not before
-    assert not np.array_equal(*(next(iter(held.found.values()))[0] for held in (before, private._held)))
+    assert not np.array_equal(*(next(iter(held.found.values())).different for held in (before, private._held)))
+
+
+def test_units_that_look_up_other_rows_than_are_held_are_left_out(on_gpu):
+    """A module may write to its inputs past the counter of PyTorch. Then lengths would be of other rows than sums."""
+    n_units, n_words, width = 12, 6, 4
+
+    class Writing(nn.Module):
+        moved = False
+
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(40_000, width)
+
+        def forward(self, words):
+            if self.moved:
+                words.data[:8].copy_(7 + torch.arange(n_words).expand(8, n_words))
+            return self.table(words)
+
+    torch.manual_seed(0)
+    module, words = Writing(), torch.full((n_units, n_words), 7)
+    units = UserRows(words, torch.full((n_units,), 5.0), np.arange(n_units))
+    private = PrivateGradients(
+        module, lambda out, t: out.sum((1, 2)) * t, units, Session(Budget(8.0, 1e-5)), steps=6, n_units=n_units
+    )
+    for step, left in enumerate((12, 4, 4, 4)):
+        total = private._sum(private._everybody, None)
+        assert np.linalg.norm(raw_value(total)) == pytest.approx(left * total.l2_sensitivity, rel=1e-4), step
+        Writing.moved = True
 
 
 def test_noise_is_written_where_there_is_room_for_it_with_the_same_bits():

@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -186,6 +186,20 @@ class Product(OnDevice):
         return torch.bmm(self._wide[1].mT, self._wide[0]).flatten(1)
 
 
+class Found(NamedTuple):
+    """Rows of a table that were looked up; private, like the rows of data.
+
+    Attributes:
+        rows: of every look-up.
+        different: each once, ascending.
+        places: of every look-up among these.
+    """
+
+    rows: Tensor
+    different: NDArray[np.int64]
+    places: Tensor
+
+
 @dataclass(frozen=True, repr=False)
 class Lookup(OnDevice):
     """The gradient of an embedding: the rows that were looked up, and the gradients of the outputs.
@@ -195,18 +209,25 @@ class Lookup(OnDevice):
         rows: of shape [units, positions]; -1 for no row.
         shape: of the parameter.
         known: whether every position is known to have looked up a row, so that a GPU need not be asked.
-        found: for a GPU, which different rows were looked up, ascending, and the place of each look-up among them;
-            None to ask for them.
+        found: for a GPU, what is held of the rows that were looked up before; None to ask for them. A unit that looks
+            up other rows now counts as not finite.
     """
 
     outgoing: Tensor
     rows: Tensor
     shape: tuple[int, ...]
     known: bool = False
-    found: tuple[NDArray[np.int64], Tensor] | None = None
+    found: Found | None = None
 
     def squared_norms(self, scales: Any | None) -> Tensor:
         """Return the squared length of each unit's gradient; positions that looked up the same row are added first."""
+        squares = self._squares(scales)
+        if self.found is None:
+            return squares
+        as_held = (self.rows.clamp_min(0).flatten() == self.found.rows).view(self.rows.shape).all(1)
+        return squares.where(as_held, math.inf)
+
+    def _squares(self, scales: Any | None) -> Tensor:
         in_kernel = self.outgoing.dtype == torch.float32 and self.device.type == "cpu" and not self.leaves_out
         if scales is None and in_kernel and available():
             outgoing, rows = (np.ascontiguousarray(each.numpy()) for each in (self.outgoing, self.rows.long()))
@@ -239,9 +260,10 @@ class Lookup(OnDevice):
     def added_rows(self, factors: Any) -> tuple[NDArray[np.int64], Any]:
         """Return which rows were looked up, ascending, and the sum over units there, each times its factor."""
         rows, parts = self._scaled(factors)
-        found, places = self.found or different_rows(rows)
-        sums = self.zeros(len(found) * parts.shape[1]).view(len(found), -1).index_add_(0, places, parts)
-        return found, sums if self.leaves_out else sums.cpu().numpy()
+        found = self.found or different_rows(rows)
+        sums = self.zeros(len(found.different) * parts.shape[1]).view(len(found.different), -1)
+        sums.index_add_(0, found.places, parts)
+        return found.different, sums if self.leaves_out else sums.cpu().numpy()
 
     def _scaled(self, factors: Any) -> tuple[Tensor, Tensor]:
         """Return the row of each look-up and what is added there."""
@@ -277,10 +299,10 @@ class Lookup(OnDevice):
         return values.where((self.rows >= 0)[:, :, None], 0.0)
 
 
-def different_rows(rows: Tensor) -> tuple[NDArray[np.int64], Tensor]:
-    """Return which rows were looked up, ascending, and the place of each look-up among them."""
-    found, places = torch.unique(rows, return_inverse=True)
-    return found.cpu().numpy(), places
+def different_rows(rows: Tensor) -> Found:
+    """Return which rows were looked up."""
+    different, places = torch.unique(rows, return_inverse=True)
+    return Found(rows, different.cpu().numpy(), places)
 
 
 def cheaper_formed(positions: int, columns: int, rows: int) -> bool:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from apportion.privacy.clipped_gradients import GradientTotal
-from apportion.training.blocks import different_rows
-from apportion.training.layers import Found, LayerFactors, Passed
+from apportion.training.blocks import Found, different_rows
+from apportion.training.layers import LayerFactors, Passed
 from apportion.training.padding import PaddedPass
 from apportion.training.replays import Replays
 
@@ -72,5 +72,5 @@ class HeldPasses:
         """Return what different rows these are; they are the same at every step."""
         for layer, rows in looked_up.items():
             if layer not in self.found:
-                self.found[layer] = different_rows(rows.clamp_min(0).flatten())
+                self.found[layer] = different_rows(rows.clamp_min(0).flatten().clone())
         return self.found

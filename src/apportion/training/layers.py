@@ -12,16 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional
 
 from apportion.errors import InputError
 from apportion.linalg import device_copies
-from apportion.training.blocks import Lookup, Product, Stored, rounding_of, sizes_of_rows
+from apportion.training.blocks import Found, Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
 from apportion.training.fused import LayerRows, RowProducts, by_rows
 from apportion.training.groups import Groups
@@ -29,7 +27,6 @@ from apportion.training.in_a_row import layers_in_a_row
 from apportion.training.on_gpu import Joined, JoinedRows, joins
 
 Passed = tuple[nn.Module, Tensor, Tensor]
-Found = tuple[NDArray[np.int64], Tensor]
 LayerBlock = Stored | Product | Lookup | ByRow | RowProducts | Joined
 
 

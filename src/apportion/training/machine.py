@@ -13,6 +13,7 @@ from torch import nn
 
 from apportion.errors import InputError
 from apportion.linalg import active_backend
+from apportion.linalg.device_copies import asynchronous
 
 _SWITCHES = (
     "fp32_precision", "mkldnn.enabled", "mkldnn.deterministic", "mkldnn.matmul.fp32_precision",
@@ -37,10 +38,18 @@ def require_repeatable(module: nn.Module) -> None:
     """Refuse a checkpoint on a GPU whose sums are in no fixed order, so that a repeated step would round otherwise."""
     if _on_gpu(module) and not torch.are_deterministic_algorithms_enabled():
         raise InputError(
-            "Expected deterministic algorithms for a checkpoint on a GPU: a repeated step has the same noise, so it must "
-            "be the same sum. Call torch.use_deterministic_algorithms(True) first.",
+            "Expected deterministic algorithms for a checkpoint on a GPU: a repeated step has the same noise, so it "
+            "must be the same sum. Call torch.use_deterministic_algorithms(True) first.",
             argument="checkpoint",
         )
+
+
+def coarse_products(module: nn.Module, device: torch.device) -> bool:
+    """Whether a GPU may round what goes into products to about three digits, as it does by default in convolutions."""
+    if not asynchronous(device):
+        return False
+    convolves = any(isinstance(part, nn.modules.conv._ConvNd) for part in module.modules())
+    return _switch("cuda.matmul.allow_tf32") != "False" or (convolves and _switch("cudnn.allow_tf32") != "False")
 
 
 def _on_gpu(module: nn.Module) -> bool:

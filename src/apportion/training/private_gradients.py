@@ -27,6 +27,7 @@ from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLos
 from apportion.training.held_passes import HeldPasses
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
+from apportion.training.machine import coarse_products
 from apportion.training.module_state import forget_gradients, unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
 from apportion.training.per_unit import (
@@ -359,6 +360,8 @@ class PrivateGradients:
         """Whether a step is one pass over everybody on one GPU, of which nothing but clipped gradients is added up."""
         if units is not self._everybody or not isinstance(self._way, LayerFactors) or self._processes.size > 1:
             return False
+        if torch.are_deterministic_algorithms_enabled():  # a checkpoint goes on launch by launch
+            return False
         if self._tables is not None or self._losses is not None or self._scaling is not None:
             return False
         device = self._parameters[0].device
@@ -379,7 +382,7 @@ class PrivateGradients:
             total.add(means_of_units(blocks, bounds) if self._mean_of_rows else blocks, real, losses)
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
-        """Yield inputs, targets, offsets and real units (None: all). Under autocast all passes have as many rows."""
+        """Yield inputs, targets, offsets and real units (None: all); always as many rows if products are coarse."""
         for rows, filled in self._pieces(units):
             inputs, targets = self._units.taken(rows)
             if filled.rows is not None:
@@ -391,7 +394,8 @@ class PrivateGradients:
         held, key = self._held, (self._apart, self._units.version)
         if held is not None and held.units is units and held.key == key:
             return held.pieces
-        full = {} if self._applied.autocast is None else {"full": 16 * -(-self._rows_at_once // 16)}
+        coarse = self._applied.autocast is not None or coarse_products(self._module, self._device)
+        full = {"full": 16 * -(-self._rows_at_once // 16)} if coarse else {}
         found = self._units.pieces(units, self._rows_at_once)
         pieces = [(rows, padded(offsets, self._apart, **full).at(self._device)) for rows, offsets in found]
         if units is self._everybody:
