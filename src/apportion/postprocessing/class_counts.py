@@ -43,6 +43,7 @@ _NEAR = {"sizes": 3.0, "rough sizes": 3.0, "distances": 2.0, "norms": 2.0, "leng
 _FAR = {"sizes": 6.0, "rough sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
 _FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
 _TOGETHER = 12.5  # log-likelihood that a second shape must gain: five standard deviations of normal noise
+_PER_OCTAVE = 1.4  # that it must gain more for every octave beyond the near ones, where a wrong one costs twice as much
 _BEST = 30  # of the first shapes, and of the second, whose pairs are kept
 _CUT = 1.5  # spreads above the middle at which shapes of lengths may end
 _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
@@ -110,6 +111,7 @@ def _with_others(first: LikelyCounts, noisy: Floats, stddev: float, kind: Kind, 
     left = noisy - first.mean
     others = np.maximum(shapes @ left / np.square(shapes).sum(axis=1), 0.0)[:, None] * shapes
     gains = _log_density(left - others, stddev, laplace) - _log_density(left, stddev, laplace)
+    gains -= _PER_OCTAVE * _octaves_beyond(first.mean, shapes)
     if gains.max() < _TOGETHER:
         return first
     weights = np.exp(log_prior + gains - (log_prior + gains).max())
@@ -151,10 +153,19 @@ def chance_of_nobody(noisy: Floats, stddev: float) -> float:
     return 1 / (1 + math.exp(min(float(gains.max()) / stddev**2 / 2, 700.0)) / _NONE)
 
 
+def _octaves_beyond(fitted: Floats, shapes: Floats) -> Floats:
+    """Return how far the middle of each shape is beyond the near classes."""
+    middles = shapes @ np.arange(len(fitted)) / np.maximum(shapes.sum(axis=1), 1e-300)
+    return np.maximum(middles - _last_near(fitted), 0.0)
+
+
+def _last_near(fitted: Floats) -> int:
+    return int(np.argmax(np.cumsum(fitted) >= 0.9 * fitted.sum())) + _REACH
+
+
 def _least_odd(fitted: Floats, kind: Kind, far: float) -> Floats:
     """Return, for each class, by how many standard deviations a count must stand out."""
-    last = int(np.argmax(np.cumsum(fitted) >= 0.9 * fitted.sum()))
-    beyond = np.arange(len(fitted)) - last - _REACH
+    beyond = np.arange(len(fitted)) - _last_near(fitted)
     if kind == "norms":
         return np.clip(_NEAR[kind] + _PER_CLASS * beyond, _NEAR[kind], far)
     return np.where(beyond <= 0, _NEAR[kind], far)
