@@ -128,7 +128,8 @@ def test_names_may_have_stars_in_them(run, write, rows, ratings):
 
 
 def test_rows_of_a_query_can_be_taken(run, ratings, rows):
-    settings = "auto_detect = false, header = true, columns = {'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'DOUBLE'}"
+    columns = "columns = {'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'DOUBLE'}"
+    settings = f"auto_detect = false, header = true, quote = '', {columns}"
     query = f"SELECT user AS who, item, rating FROM read_csv('{ratings}', {settings}) WHERE rating >= 4"
     made = run("shard", "--query", query, "--user", "who", "--out", "users", "--json").json
     assert made["rows"] == sum(row[2] >= 4 for row in rows)
@@ -143,6 +144,8 @@ def test_rows_of_a_query_can_be_taken(run, ratings, rows):
         (("ratings.csv", "--out", "ratings.csv"), "exists already"),
         (("ratings.csv", "--out", "u", "--keep", "mood"), "There is no column 'mood'"),
         (("--query", "SELECT nonsense", "--out", "u"), "The query failed"),
+        (("--query", "SELECT 1; SELECT 2", "--out", "u"), "A query is one SELECT statement, not SELECT and SELECT"),
+        (("--query", "SELECT * FROM 'ratings.csv'", "--out", "u"), "DuckDB guesses the columns of a text file"),
         (("ratings.csv", "--out", "u", "--memory", "much"), "--memory: Expected a size such as '2GiB'"),
         (("ratings.csv", "--out", "u", "--memory", "1000"), "--memory: Expected memory of at least 64 MiB"),
     ],

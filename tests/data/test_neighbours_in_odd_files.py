@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner
 
@@ -277,14 +279,20 @@ def test_text_without_numbers_is_kept_as_it_is(tmp_path):
 
 
 NAMED = "columns = {'user': 'VARCHAR', 'item': 'VARCHAR', 'g': 'VARCHAR'}"
-WHOLE = "read_csv('a.csv', auto_detect = false, header = true, " + NAMED + ")"
+WHOLE = "read_csv('a.csv', auto_detect = false, header = true, quote = '', " + NAMED + ")"
 GUESSING = (
     "'a.csv'", "read_csv('a.csv')", "read_csv('a.csv', types={'user': 'VARCHAR'})",
     f"read_csv('a.csv', header = true, {NAMED})",  # one row changes what separates columns, or quotes
-    "read_ndjson('a.jsonl')", "read_json_auto('a.jsonl')", "sniff_csv('a.csv')",
+    WHOLE.replace("quote = '', ", ""),  # a mark that one row does not close swallows the next
+    "read_ndjson('a.jsonl')", "read_json_auto('a.jsonl')", "sniff_csv('a.csv')", "read_text('a.csv')",
+    "read_ndjson('a.jsonl', columns = {'user': 'VARCHAR'})",  # rows say whether they are records
+    f"read_json('a.jsonl', records = true, {NAMED})",  # ... and whether every line is one
+    f"read_json('a.jsonl', records = true, format = 'auto', {NAMED})",
+    f"read_ndjson('a.jsonl', records = true, format = 'unstructured', {NAMED})",
     "(SELECT 1 AS columns WHERE columns = 1), 'a.csv'", f"{WHOLE} JOIN 'a.csv' b USING (user)",
-    f"(WITH \"a.csv\" AS (SELECT 1) SELECT * FROM \"a.csv\"), {WHOLE}",
+    f"(WITH \"a.csv\" AS (SELECT 1) SELECT * FROM \"a.csv\"), {WHOLE}", "a.csv", "'a.csv?.parquet'",
     f"(SELECT * FROM {WHOLE} UNION ALL SELECT * FROM read_csv('a.csv'))", "query('SELECT * FROM read_csv(''a.csv'')')",
+    "(SELECT user FROM 'a.csv' WHERE false UNION ALL BY NAME SELECT 'u0' AS user)",  # the plan forgets the file
 )  # fmt: skip
 
 
@@ -294,41 +302,224 @@ def two_files(folder, own):
     (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def queried(query, database=None):
+    return QueryTable(query, database).read_all("user").to_pylist()
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two_files(tmp_path, [])
+    return tmp_path
+
+
 @pytest.mark.parametrize("own", [[], ["zz,i0,abc"]])
 @pytest.mark.parametrize("asked", GUESSING)
-def test_a_query_does_not_guess_columns_from_rows(tmp_path, monkeypatch, asked, own):
-    monkeypatch.chdir(tmp_path)
-    two_files(tmp_path, own)
+def test_a_query_does_not_guess_columns_from_rows(here, asked, own):
+    two_files(here, own)
     with pytest.raises(InputError, match="DuckDB guesses the columns"):
         QueryTable(f"SELECT * FROM {asked}", None)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
-        WHOLE, f"read_ndjson('a.jsonl', {NAMED})", f"(WITH part AS (SELECT * FROM {WHOLE}) SELECT * FROM part)",
-        WHOLE.replace(" = {", " := {").replace("auto_detect = false", "AUTO_DETECT := False"),
+        "WITH v AS (SELECT 'u0' AS user) SELECT * FROM main.v",
+        "WITH v AS (SELECT 1 AS user) SELECT * FROM memory.main.v",
+        "WITH csv AS (SELECT 1 AS user) SELECT * FROM a.csv", "SELECT * FROM information_schema.tables",
+        "WITH RECURSIVE v AS (SELECT 1 AS user UNION ALL SELECT user FROM main.v) SELECT * FROM v",
     ],
 )  # fmt: skip
-def test_a_query_that_names_the_columns_of_text_is_made(tmp_path, monkeypatch, asked):
-    monkeypatch.chdir(tmp_path)
-    two_files(tmp_path, [])
-    assert QueryTable(f"SELECT * FROM {asked}", None).read_all("user")["g"].to_pylist() == [
-        line.split(",")[2] for line in OTHERS
-    ]
+def test_only_a_bare_name_is_a_part_of_the_query(here, query):
+    with pytest.raises(InputError, match="no part of the query"):
+        QueryTable(query, None)
 
 
-def test_tables_of_a_database_stand_beside_text_and_views_of_text_do_not(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    two_files(tmp_path, [])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CREATE TEMP VIEW t AS FROM 'a.csv'; SELECT * FROM t", "SET schema = 'main'; SELECT 1 AS user",
+        "COPY (FROM 'a.csv') TO 's.parquet'; FROM 's.parquet'", "CREATE TEMP MACRO m() AS TABLE FROM 'a.csv'; FROM m()",
+        "SELECT 1 AS user; SELECT 2 AS user", "CREATE TABLE t AS FROM 'a.csv'", "",
+        "PIVOT 'a.csv' ON item USING count(*)",
+    ],
+)  # fmt: skip
+def test_a_query_is_one_select(here, query):
+    with pytest.raises(InputError, match="A query is one SELECT statement, not"):
+        QueryTable(query, None)
+    assert not (here / "s.parquet").exists()
+
+
+@pytest.mark.parametrize("query", ["FROM (DESCRIBE 'a.csv')", "DESCRIBE 'a.csv'", "SUMMARIZE 'a.csv'", "SHOW TABLES"])
+def test_a_query_does_not_tell_of_tables(here, query):
+    with pytest.raises(InputError, match="DESCRIBE, SUMMARIZE and SHOW"):
+        QueryTable(query, None)
+
+
+LINES = f"read_ndjson('a.jsonl', records = true, {NAMED})"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "ignore_errors = true", "store_rejects = true", "strict_mode = false", "null_padding = true", "comment = '#'",
+        "escape = '\\'", "all_varchar = true", "filename = true", "union_by_name = true",
+        "auto_type_candidates = ['DATE']",
+    ],
+)  # fmt: skip
+def test_an_option_of_csv_that_lets_a_row_reach_into_others_is_refused(here, option):
+    with pytest.raises(InputError, match=f"With {option.split()[0]}, read_csv could read one user's rows otherwise"):
+        QueryTable(f"SELECT * FROM {WHOLE[:-1]}, {option})", None)
+
+
+@pytest.mark.parametrize("option", ["ignore_errors = true", "maximum_depth = 1", "convert_strings_to_integers = true"])
+def test_an_option_of_json_that_lets_a_row_reach_into_others_is_refused(here, option):
+    with pytest.raises(InputError, match=f"With {option.split()[0]}, read_ndjson could read"):
+        QueryTable(f"SELECT * FROM {LINES[:-1]}, {option})", None)
+
+
+@pytest.mark.parametrize("files", ["'a' || '.csv'", "['a.csv', 'a' || '.csv']", "getvariable('a')", "[]"])
+def test_files_of_a_reader_are_texts(here, files):
+    with pytest.raises(InputError, match="Write the files of read_csv as text"):
+        QueryTable(f"SELECT * FROM {WHOLE.replace(repr('a.csv'), files)}", None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        WHOLE, LINES, f"(WITH part AS (SELECT * FROM {WHOLE}) SELECT * FROM Part)",
+        WHOLE.replace(" = {", " := {").replace("auto_detect = false", "AUTO_DETECT := False"),
+        WHOLE.replace("'a.csv'", "['a.csv']"), f"{WHOLE[:-1]}, delim = ',', nullstr = 'NA')",
+        f"read_json('a.jsonl', format = 'newline_delimited', records = true, {NAMED})",
+        "(PIVOT 'a.parquet' ON item IN ('i0') USING any_value(g) GROUP BY user, g)",
+        "'a.parquet'", "read_parquet(['a.parquet'])", "read_parquet('*.parquet', filename = true)",
+        "'a.parquet' JOIN range(1) ON true", "(SELECT g FROM 'a.parquet', (SELECT unnest([1])))",
+        "(WITH RECURSIVE v AS (SELECT 0 AS k UNION ALL SELECT k + 1 FROM v WHERE k < 0) SELECT g FROM v, 'a.parquet')",
+    ],
+)  # fmt: skip
+def test_a_query_that_names_the_columns_of_text_is_made(here, asked):
+    duckdb.sql(f"COPY (FROM {WHOLE}) TO 'a.parquet'")
+    made = QueryTable(f"SELECT * FROM {asked}", None).read_all("user")["g"].to_pylist()
+    assert sorted(made) == sorted(line.split(",")[2] for line in OTHERS)
+
+
+# -- queries of a database --
+
+HELD = (
+    "CREATE TABLE kept AS SELECT 'u0' AS user", "CREATE VIEW seen AS SELECT * FROM 'a.csv'",
+    "CREATE VIEW known AS SELECT * FROM kept", "CREATE SCHEMA o", "CREATE VIEW o.kept AS SELECT * FROM 'a.csv'",
+    "CREATE MACRO made() AS TABLE SELECT * FROM 'a.csv'", "CREATE MACRO range(a) AS TABLE SELECT * FROM 'a.csv'",
+    "CREATE MACRO parquet_scan(a) AS TABLE SELECT * FROM read_csv('a.csv')",
+    "CREATE MACRO most() AS (SELECT max(g) FROM 'a.csv')", "CREATE VIEW told AS FROM (DESCRIBE 'a.csv')",
+    "CREATE MACRO json_serialize_sql(a) AS '{\"error\": false}'",
+)  # fmt: skip
+
+
+@pytest.fixture
+def database(here):
     with duckdb.connect("kept.duckdb") as database:
-        database.execute("CREATE TABLE kept AS SELECT 'u0' AS user; CREATE VIEW seen AS SELECT * FROM 'a.csv'")
-        database.execute("CREATE MACRO made() AS TABLE SELECT * FROM 'a.csv'")
-    beside = f"SELECT k.user FROM kept k JOIN {WHOLE} a ON k.user = a.user"
-    assert QueryTable(beside, "kept.duckdb").names == ("user",)
-    for hidden in ("SELECT * FROM seen", "SELECT * FROM made()", beside.replace("kept k", "seen k")):
-        with pytest.raises(InputError, match="DuckDB guesses the columns"):
-            QueryTable(hidden, "kept.duckdb")
+        for each in HELD:
+            database.execute(each)
+    return "kept.duckdb"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM seen", "SELECT * FROM made()", "SELECT * FROM o.kept", "SELECT * FROM range(4)", "FROM told",
+        "SELECT * FROM parquet_scan('a.parquet')", "SELECT user, most() AS g FROM kept", "SELECT * FROM main.seen",
+        "WITH seen AS (SELECT user, g FROM seen) SELECT * FROM seen", "WITH seen AS (SELECT 1) SELECT * FROM main.seen",
+        "SELECT * FROM (WITH seen AS (SELECT 1) SELECT * FROM seen), seen", "SELECT * FROM 'a.csv'",
+        "WITH RECURSIVE seen AS (SELECT 1 UNION ALL SELECT 1 FROM main.seen) SELECT * FROM seen",
+        f"SELECT k.user FROM kept k JOIN {WHOLE} a ON k.user = a.user", "FROM query('FROM seen')", "FROM 'a.parquet'",
+        "SELECT user FROM seen WHERE false UNION ALL BY NAME SELECT user FROM kept",
+    ],
+)  # fmt: skip
+def test_a_query_of_a_database_reads_no_other_file(here, database, query):
+    duckdb.sql(f"COPY (FROM {WHOLE}) TO 'a.parquet'")
+    with pytest.raises(InputError, match="A query of a database reads its tables alone"):
+        QueryTable(query, database)
+
+
+@pytest.mark.parametrize("query", ["FROM kept", "SELECT * FROM known", "WITH v AS (FROM main.kept) SELECT * FROM v"])
+def test_a_query_of_a_database_reads_its_tables(database, query):
+    assert queried(query, database) == [{"user": "u0"}]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"), [("FROM kept; FROM kept", "one SELECT"), ("DESCRIBE kept", "DESCRIBE, SUM")]
+)
+def test_a_query_of_a_database_is_one_select(database, query, said):
+    with pytest.raises(InputError, match=said):
+        QueryTable(query, database)
+
+
+# -- several files of a query --
+
+
+def folders(*users):
+    for user in users:
+        duckdb.sql(f"COPY (SELECT 'i' AS item, '{user}' AS user) TO 'h-{user}.parquet'")
+        where = Path(f"h/user={user}")
+        where.mkdir(parents=True)
+        (where / "a.csv").write_text("item\ni\n")
+        (where / "a.jsonl").write_text('{"item": "i"}\n')
+        duckdb.sql(f"COPY (SELECT 'i' AS item) TO '{where}/a.parquet'")
+
+
+ITEM = "columns = {'item': 'VARCHAR'}"
+IN_FOLDERS = (
+    "read_parquet('h/*/*.parquet')", f"read_csv('h/*/*.csv', auto_detect = false, header = true, quote = '', {ITEM})",
+    f"read_ndjson(['h/user=7/a.jsonl', 'h/*/*.jsonl'], records = true, {ITEM})",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("users", [("7", "8"), ("7", "abc")])
+@pytest.mark.parametrize("option", ["", ", hive_partitioning = true", ", hive_types_autocast = false"])
+@pytest.mark.parametrize("asked", IN_FOLDERS)
+def test_names_of_folders_do_not_decide_on_a_type(here, asked, option, users):
+    folders(*users)
+    with pytest.raises(InputError, match="whose type depends on the folders of all users"):
+        QueryTable(f"SELECT * FROM {asked[:-1]}{option})", None)
+
+
+@pytest.mark.parametrize("asked", ["'h/*/*.parquet'", "READ_PARQUET('h')", "'h/user=7/a.parquet'"])
+def test_names_of_folders_do_not_decide_on_a_type_of_parquet(here, asked):
+    folders("7", "8")
+    with pytest.raises(InputError, match="whose type depends on the folders of all users"):
+        QueryTable(f"SELECT * FROM {asked}", None)
+
+
+@pytest.mark.parametrize("asked", IN_FOLDERS)
+def test_folders_may_be_text_or_left_out(here, asked):
+    folders("7", "abc")
+    as_text = "hive_partitioning = true, hive_types_autocast = false"
+    text = queried(f"SELECT DISTINCT * FROM {asked[:-1]}, {as_text})")
+    assert sorted(row["user"] for row in text) == ["7", "abc"]
+    assert queried(f"SELECT DISTINCT * FROM {asked[:-1]}, hive_partitioning = false)") == [{"item": "i"}]
+
+
+@pytest.mark.parametrize("asked", ["'h-*.parquet'", "read_parquet(['h-7.parquet', 'h-8.parquet'])"])
+@pytest.mark.parametrize(
+    "own", ["8 AS item, '8' AS user", "'i' AS item, 8 AS user", "'i' AS item", "'8' AS user, 'i' AS item"]
+)
+def test_parquet_files_of_a_query_agree_on_their_columns(here, asked, own):
+    folders("7", "8")
+    assert sorted(row["user"] for row in queried(f"SELECT * FROM {asked}")) == ["7", "8"]
+    duckdb.sql(f"COPY (SELECT {own}) TO 'h-8.parquet'")
+    with pytest.raises(InputError, match=r"'h-8\.parquet' has other columns or types than 'h-7\.parquet'"):
+        QueryTable(f"SELECT * FROM {asked}", None)
+
+
+def test_parquet_files_of_several_writers_agree(here):
+    folders("7")
+    parquet.write_table(pa.table({"item": ["i"], "user": ["8"]}), "h-8.parquet")
+    assert sorted(row["user"] for row in queried("SELECT * FROM 'h-*.parquet'")) == ["7", "8"]
+
+
+def test_a_pattern_of_text_without_files_is_said(here):
+    with pytest.raises(InputError, match=r"There is no file 'b\*.csv'"):
+        QueryTable(f"SELECT * FROM {WHOLE.replace('a.csv', 'b*.csv')}", None)
 
 
 # -- what is said --

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 1 << 17
+_NO_OTHER_FILE: dict[str, Any] = {"enable_external_access": "false", "python_enable_replacements": "false"}
 
 Result = TypeVar("Result")
 
@@ -71,10 +72,16 @@ def _from_duckdb(query: str, database: str | None) -> Iterator[pa.RecordBatch]:
             "A query needs duckdb; install it with: pip install 'apportion[disk]'.", argument="query"
         ) from None
     try:
-        connection = duckdb.connect(database or ":memory:", read_only=database is not None)
-        refuse_guessed_columns(connection, query)
-        result = connection.sql(query)
-        yield from () if result is None else result.to_arrow_reader(_ROWS)
+        blank = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
+        refuse_guessed_columns(blank, query, database is not None)
+        connection = blank if database is None else duckdb.connect(database, read_only=True, config=_NO_OTHER_FILE)
+        yield from connection.sql(query).to_arrow_reader(_ROWS)
+    except duckdb.PermissionException:
+        problem = (
+            "A query of a database reads its tables alone, also through views and macros; copy the file into a table "
+            "of the database first, or shard the file itself."
+        )
+        raise InputError(problem, argument="query") from None
     except duckdb.Error as error:
         raise InputError(f"The query failed: {str(error).splitlines()[0]}", argument="query") from None
 
