@@ -156,7 +156,7 @@ def chance_of_nobody(noisy: Floats, stddev: float) -> float:
 def _octaves_beyond(fitted: Floats, shapes: Floats) -> Floats:
     """Return how far the middle of each shape is beyond the near classes."""
     middles = shapes @ np.arange(len(fitted)) / np.maximum(shapes.sum(axis=1), 1e-300)
-    return np.maximum(middles - _last_near(fitted), 0.0)
+    return np.asarray(np.maximum(middles - _last_near(fitted), 0.0))
 
 
 def _last_near(fitted: Floats) -> int:
