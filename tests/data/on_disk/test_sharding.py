@@ -69,6 +69,20 @@ def test_ids_that_are_numbers_in_one_file_and_text_in_another_are_texts(tmp_path
     assert list(data.task_ids) == ["1", "2", "x"]
 
 
+@pytest.mark.parametrize("column", ["user", "item"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_ids_of_two_kinds_in_files_with_a_schema_are_refused(column, first, tmp_path):
+    """Text in one user's file would make text of everybody's integers, and 7 and "7" one id."""
+    rows = {"user": pa.array([1, 1, 2, 2]), "item": pa.array([7, 8, 7, 9]), "rating": pa.array([1.0, 2.0, 3.0, 4.0])}
+    pa.parquet.write_table(pa.table(rows), tmp_path / "a.parquet")
+    odd = {"user": pa.array([3]), "item": pa.array([7]), "rating": pa.array([5.0]), column: pa.array(["7"])}
+    pa.parquet.write_table(pa.table(odd), tmp_path / "b.parquet")
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    with pytest.raises(InputError, match=f"'{column}' holds text in b.parquet and integers in a.parquet"):
+        make_user_folder(sources(paths[first], paths[1 - first]), RATINGS, tmp_path / "users")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+
+
 def test_rows_without_items_keep_their_order(tmp_path):
     (tmp_path / "a.csv").write_text("user,cost,ward\nann,3,x\nbob,1,y\nann,2,z\n")
     columns = ShardColumns("user", None, {"cost": "number", "ward": "text"})

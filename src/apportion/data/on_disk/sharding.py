@@ -179,7 +179,20 @@ def _made(
         journal.staged.append(_staged(sources[number], number, columns, work))
         journal.write(work)
     shown("source", len(sources), len(sources))
+    _refuse_mixed_ids(sources, journal.staged, columns)
     return _Sorting(work, columns, journal, memory, rows_of_a_shard).run(shown)
+
+
+def _refuse_mixed_ids(
+    sources: Sequence[NamedSource], staged: Sequence[Sequence[Staged]], columns: ShardColumns
+) -> None:
+    """Refuse ids that are text in one table with a schema and integers in another: one table would rename all users."""
+    typed = [pair for pair in zip(sources, staged, strict=True) if not pair[0].table.untyped]
+    for name, column in ((USER, columns.user), (ITEM, columns.item)):
+        kinds = {name in each.texts: source.name for source, parts in typed for each in parts}
+        if len(kinds) > 1:
+            found = f"Column {column!r} holds text in {kinds[True]} and integers in {kinds[False]}"
+            raise InputError(f"{found}; write it in one way in all files.", argument=None)
 
 
 def write_durably(path: Path, text: str) -> None:
