@@ -341,8 +341,9 @@ class TestRoundingOnGpu:
     @pytest.mark.parametrize("offsets", [gradients.OFFSETS, torch.arange(10)], ids=["users", "examples"])
     @gradients.EACH
     def test_blocks_against_gradients_formed_one_by_one(self, model, data, offsets):
-        check = gradients.test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one
-        check(model, data, LayerFactors, offsets)
+        gradients.test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(
+            model, data, LayerFactors, offsets
+        )
 
 
 def test_whether_other_users_are_as_long_moves_a_length_by_rounding_alone(on_gpu):
