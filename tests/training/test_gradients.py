@@ -52,10 +52,8 @@ def flat_sum(module, blocks, factors):
     return torch.cat([total.flatten() for total in totals])
 
 
-@EACH
-@pytest.mark.parametrize("way", [LayerFactors, FunctionalGradients])
-@pytest.mark.parametrize("offsets", [OFFSETS, torch.arange(10)], ids=["users", "examples"])
-def test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(model, data, way, offsets):
+def compare_with_gradients_one_by_one(model, data, way, offsets):
+    """Lengths, sums and single gradients of blocks, with and without scales."""
     module = model().double()
     inputs, targets = data(9)
     expected = by_hand(module, inputs, targets, offsets)
@@ -70,6 +68,13 @@ def test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(model, 
     scaled = expected / torch.cat([s.flatten() for s in scales]).detach()
     lengths = sum(b.squared_norms(s.detach()) for b, s in zip(blocks, scales, strict=True)).sqrt()
     assert torch.allclose(lengths, scaled.norm(dim=1), rtol=1e-9)
+
+
+@EACH
+@pytest.mark.parametrize("way", [LayerFactors, FunctionalGradients])
+@pytest.mark.parametrize("offsets", [OFFSETS, torch.arange(10)], ids=["users", "examples"])
+def test_blocks_have_the_lengths_and_sums_of_gradients_formed_one_by_one(model, data, way, offsets):
+    compare_with_gradients_one_by_one(model, data, way, offsets)
 
 
 def test_the_mean_over_a_units_rows_is_the_sum_divided_by_their_number():
