@@ -116,7 +116,7 @@ def _with_others(first: LikelyCounts, noisy: Floats, stddev: float, kind: Kind, 
         return first
     weights = np.exp(log_prior + gains - (log_prior + gains).max())
     weights /= weights.sum()
-    these, those = np.argsort(-first.weights)[:_BEST], np.argsort(-weights)[:_BEST]
+    these, those = (np.argsort(-each, kind="stable")[:_BEST] for each in (first.weights, weights))
     each = first.each[these, None] + others[None, those]
     likely = np.outer(first.weights[these], weights[those]).ravel()
     return LikelyCounts(first.mean + weights @ others, each.reshape(-1, len(noisy)), likely / likely.sum())
@@ -135,9 +135,9 @@ def hidden_users(stddev: float, *, laplace: bool) -> int:
     """How many users of about one norm, far from all others, may be taken for noise.
 
     >>> hidden_users(10.0, laplace=False), hidden_users(10.0, laplace=True)
-    (50, 89)
+    (50, 140)
     """
-    return math.ceil((_TOGETHER / math.sqrt(2) if laplace else math.sqrt(2 * _TOGETHER)) * stddev)
+    return math.ceil((_FAR_LAPLACE if laplace else _FAR["lengths"]) * stddev)
 
 
 def _log_density(noise: Floats, stddev: float, laplace: bool) -> Floats:
