@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apportion.linalg import unpack
+from apportion.postprocessing import empirical_bayes
 from apportion.postprocessing.empirical_bayes import (
     COEFFICIENT_PRECISION,
     Evidence,
@@ -37,6 +38,7 @@ Sparse = Any  # scipy.sparse.csr_array
 
 _FLAT = 1e-3  # prior precision of the covariates' coefficients if values are known
 _LEAST_VARIANCE = 1e-8
+_VANISHED = 1e-7  # a group explains nothing up to this variance
 _EXPLAINED_AT_FIRST = 0.2  # fraction of the variance of known values that each group is expected to explain
 _PRECISION, _MOST_STEPS = 1e-4, 60
 
@@ -69,6 +71,10 @@ class Regressors:
 
         groups = np.append(self.groups, np.full(further.shape[1], self.n_groups))
         return Regressors(self.covariates, hstack([self.features, further], "csr"), groups, self.n_groups + 1)
+
+    def without_features(self) -> Regressors:
+        """Return the covariates alone."""
+        return Regressors(self.covariates, self.features[:, :0], self.groups[:0], 0)
 
     def scaled(self, factors: Floats) -> Regressors:
         """Return every task's regressors times its factor."""
@@ -120,6 +126,17 @@ class FeaturePrior:
         variances[:, : self.variances.shape[1]] = self.variances
         return FeaturePrior(plain.coefficients, plain.covariance, variances)
 
+    def with_groups(self, regressors: Regressors, worth: NDArray[np.bool_], group_variance: float) -> FeaturePrior:
+        """Return the prior with effects of the groups and coordinates that are worth it; new ones as in `starting`."""
+        usual = FeaturePrior.starting(regressors, len(self.covariance), self.covariance, group_variance).variances
+        known = np.where(self.variances > _VANISHED, self.variances, usual)
+        return replace(self, variances=np.where(worth, known, _LEAST_VARIANCE))
+
+    @property
+    def has_effects(self) -> NDArray[np.bool_]:
+        """For every coordinate, whether features explain any of it."""
+        return np.asarray((self.variances > _VANISHED).any(axis=0))
+
 
 @dataclass(frozen=True)
 class FeaturePosterior:
@@ -133,11 +150,13 @@ class FeaturePosterior:
 
 def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int) -> FeaturePosterior:
     """Fit the prior in `steps` steps, then return every task's posterior."""
+    if not start.has_effects.any():
+        return _fit_without_features(evidence, regressors, start, steps)
     prior, model = start, noisy_design(evidence)
     for step in range(steps):
         seen = seen_in(evidence, model, spread_of(evidence, prior.covariance), evidence.statistics, each=True)
         weights = np.asarray(unpack(seen.each))
-        coefficients, spread = _least_squares(regressors, weights, seen.scores, prior)
+        coefficients, spread = least_squares(regressors, weights, seen.scores, prior)
         expected = regressors.times(coefficients)
         # the score of the part that was not expected
         surprise = seen.scores - np.einsum("nij,nj->ni", weights, expected)
@@ -150,6 +169,19 @@ def fit(evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: 
         covariance += 1e-8 * np.eye(len(covariance))
         prior = FeaturePrior(coefficients, covariance, _variances(regressors, coefficients, spread))
     raise AssertionError("at least one step")
+
+
+def _fit_without_features(
+    evidence: Evidence, regressors: Regressors, start: FeaturePrior, steps: int
+) -> FeaturePosterior:
+    """Fit covariates alone, in the way of fits that have no features: least squares would follow more of the noise."""
+    known = regressors.covariates.shape[1]
+    prior = Prior(start.coefficients[:known], start.covariance)
+    found = empirical_bayes.fit(evidence, regressors.covariates, prior, steps)
+    coefficients = np.zeros_like(start.coefficients)
+    coefficients[:known] = found.prior.coefficients
+    prior_of_all = FeaturePrior(coefficients, found.prior.covariance, start.variances)
+    return FeaturePosterior(found.mean, found.variance, prior_of_all, found.expected)
 
 
 def ridge(values: Floats, regressors: Regressors, steps: int) -> NDArray[np.float64]:
@@ -175,7 +207,7 @@ def _ridge_matrix(regressors: Regressors, penalty: Floats, coefficients: Floats)
     return regressors.transposed_times(regressors.times(coefficients)) + penalty * coefficients
 
 
-def _least_squares(
+def least_squares(
     regressors: Regressors, weights: Floats, targets: Floats, prior: FeaturePrior
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the coefficients' posterior mean, by conjugate gradients, and approximate variances.

@@ -71,7 +71,7 @@ class State:
         """What is known of the items' biases."""
         found = self.posterior
         spread = float(found.prior.covariance[0, 0])
-        featured = isinstance(found, FeaturePosterior)
+        featured = isinstance(found, FeaturePosterior) and bool(found.prior.has_effects[0])
         return FirstKnown(found.expected[:, 0], spread, found.mean[:, 0], found.variance[:, 0], featured)
 
     def spreading(self, spread: float) -> Posterior:

@@ -161,16 +161,16 @@ class _Fit:
         for k, shares in enumerate(zip(plan.several("rounds"), plan.several("moments"), strict=True)):
             if progress:
                 progress("round", k, n_rounds)
-            if self._votes and start.dimension and state is not None and k == n_rounds - _ROUNDS_AFTER_VOTES:
-                self._vote_on_variances(state, plan)
+            after_votes = _ROUNDS_AFTER_VOTES if start.dimension else 1
+            if self._votes and state is not None and k == n_rounds - after_votes:
+                if start.dimension:
+                    self._vote_on_variances(state, plan)
                 self._vote_on_features(state, plan)
                 self._users = self._data.as_users
             state = self._round(k, start, state, weights, shares, rng, last=k == n_rounds - 1)
         if progress:
             progress("round", n_rounds, n_rounds)
         assert state is not None
-        if self._votes and not start.dimension:
-            self._vote_on_features(state, plan)
         return state
 
     @property
@@ -199,7 +199,7 @@ class _Fit:
         return self._session.plan(**fixed, moments=[chosen.moments_share / n_rounds] * n_rounds, rounds=rounds)
 
     def _plan_of_means(self, plan: Plan) -> Plan:
-        """Some rounds for biases with all that is left; only with features some rows stay held out, to vote on them."""
+        """Some rounds for biases with all that is left; only with features some rows are held out, to vote on them."""
         votes = self._votes and self._features is not None
         kept = {"feature_votes": plan.one("feature_votes").fraction} if votes else {}
         if not votes:

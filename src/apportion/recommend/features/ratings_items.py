@@ -19,6 +19,7 @@ from apportion.data.features import ItemFeatures
 from apportion.data.sparse_rows import ColumnRange, SparseRows
 from apportion.postprocessing import empirical_bayes, feature_prior
 from apportion.postprocessing.feature_prior import FeaturePosterior, FeaturePrior, Regressors
+from apportion.postprocessing.feature_worth import worth_fitting
 from apportion.recommend.features.new_items import FeatureMap
 from apportion.recommend.features.prior import Directions, leading_directions, linear_map, log_popularity, regressors
 from apportion.recommend.model import FoldIn
@@ -148,6 +149,8 @@ class ItemSide:
                 known = before.prior.widened(of_tasks, width, chosen.prior_variance, chosen.feature_variance)
             else:
                 known = FeaturePrior.starting(of_tasks, width, first, chosen.feature_variance)
+            worth = worth_fitting(evidence, of_tasks, known.covariance)
+            known = known.with_groups(of_tasks, worth, chosen.feature_variance)
             return _held(feature_prior.fit(evidence, of_tasks, known, steps))
         if isinstance(before, empirical_bayes.Posterior):
             prior = before.prior.widened(width, chosen.prior_variance)
