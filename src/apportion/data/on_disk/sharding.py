@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apportion.data.duckdb_package import arrow_reader, imported_duckdb
 from apportion.data.on_disk.manifest import FORMAT, ITEMS, MANIFEST, FolderManifest, ShardEntry
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER, Shard, digest_of_tables, read_parquet, write_parquet
 from apportion.data.on_disk.sizes import bytes_in
@@ -319,7 +320,7 @@ class _Sorting:
         for start in range(first, 1 << self._bits, self._at_once):
             within = f"{BUCKET} >= {start << shift} AND {BUCKET} < {start + self._at_once << shift}"
             query = f"SELECT {chosen} FROM {rows} WHERE {within} ORDER BY place, {USER}, {last}"
-            yield from self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield from arrow_reader(self._duck.sql(query), _BATCH_ROWS)
 
     def _number_items(self) -> None:
         """Give every item its place in the list."""
@@ -373,12 +374,7 @@ def _quoted(name: str) -> str:
 
 
 def _connected(memory: int, spill: Path) -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise InputError(
-            "Making a folder of users needs duckdb; install it with: pip install 'apportion[disk]'.", argument=None
-        ) from None
+    duckdb = imported_duckdb("Making a folder of users needs", extra="disk", oldest=(1, 4))
     spill.mkdir(exist_ok=True)
     settings: dict[str, Any] = {
         "memory_limit": f"{memory >> 10}KiB",
