@@ -62,6 +62,8 @@ class Estimator:
                 getattr(requests, method).add_request(param=column, alias=_ROUTED_COLUMNS[column])
         return requests
 
+    _get_default_requests = get_metadata_routing  # what scikit-learn 1.6 asks for
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({shown})"
