@@ -242,9 +242,36 @@ def test_rows_without_a_date_are_counted_on_the_terminal(run, folder):
     rows = [f"{user},{day}" for user in range(300) for day in days]
     (folder / "trend.csv").write_text("\n".join(["who,when", *rows]))
     asked = ("count", "trend.csv", "--by", "when:week", *COMMON)
-    said = "600 of 900 rows hold no date in column 'when', such as '29.12.2024'; a date is written as 2025-11-30."
+    said = "300 of 900 rows hold no date in column 'when', such as '29.12.2024'; a date is written as 2025-11-30 or in "
     assert said in run(*asked).stderr
     assert "hold no date" not in run(*asked, "--where", "when = '2024-12-29'").stderr
+
+
+def test_unix_time_as_text_is_the_same_dates(run, folder):
+    iso = ("2024-12-29T23:59:59", "2025-01-01")
+    forms = {"iso": iso, "unix": ("1735516799", "1735689600"), "milli": ("1735516799999", "1735689600000")}
+    found = []
+    for name, days in forms.items():
+        (folder / f"{name}.csv").write_text("\n".join(["who,when", *[f"{u},{d}" for u in range(300) for d in days]]))
+        found.append(run("count", f"{name}.csv", "--by", "when:year", *COMMON, "--json").json["estimates"])
+    assert [each["group"] for each in found[0]] == [["2024"], ["2025"]]
+    assert found[0] == found[1] == found[2]
+    whole = pa.table({"who": [k // 2 for k in range(600)], "when": [1735516799, 1735689600] * 300})
+    pq.write_table(whole, folder / "unix.parquet")
+    assert run("count", "unix.parquet", "--by", "when:year", *COMMON, "--json").json["estimates"] == found[0]
+
+
+@pytest.mark.parametrize("counted", ["count", "mean"])
+def test_released_numbers_that_are_nearly_all_without_a_date_say_how_to_write_one(run, folder, counted):
+    value = ("--value", "cost", "--range", 0, 9) if counted == "mean" else ()
+    for days, told in ((("29.12.2024", "30.12.2024"), True), (("29.12.2024", *["2024-12-29"] * 3), False)):
+        rows = [f"{user},{day},5" for user in range(300) for day in days]
+        (folder / "trend.csv").write_text("\n".join(["who,when,cost", *rows]))
+        answer = run(counted, "trend.csv", *value, "--by", "when:year", *COMMON, "--json").json
+        assert any(note.startswith("Most of it is in the group 'no date'") for note in answer["notes"]) == told
+    (folder / "trend.csv").write_text("\n".join(["who,when,cost", *[f"{user},no date,5" for user in range(300)]]))
+    plain = run(counted, "trend.csv", *value, "--by", "when", *COMMON, "--json").json
+    assert not any("Most of it" in note for note in plain["notes"])  # a name like any other
 
 
 @pytest.mark.parametrize(

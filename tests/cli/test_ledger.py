@@ -242,6 +242,15 @@ def test_statistics_charge_accounts_of_their_own_relation(run, opened, visits):
     assert "epsilon 1.5" in run("mean", visits, *about[:-1], 1.5, *values, *public, code=3).stderr
 
 
+def test_a_pure_session_that_does_not_fit_is_told_of_one_with_a_delta_that_does(run, opened, visits):
+    asked = ("mean", visits, "--user", "patient", "--value", "cost", "--range", 0, 5, *CHARGED, "--epsilon")
+    epsilon = run("ledger", "status", LEDGER, "--json").json[0]["epsilon"]
+    fits = f"; one of epsilon {epsilon:g} with Gaussian noise, at delta 1e-06, fits."
+    assert run(*asked, epsilon, code=3).stderr.strip().endswith(fits)
+    assert run(*asked, 2 * epsilon, code=3).stderr.strip().endswith("at delta 0.")
+    assert run(*asked, epsilon, "--delta", "1e-06").exit_code == 0
+
+
 def test_regressions_charge_too(run, visits):
     for name, relation in (("labels", "replace-labels"), ("values", "replace-values")):
         options = ("--epsilon", 8, "--delta", "1e-5", "--neighbours", relation)

@@ -44,10 +44,11 @@ def test_a_folder_knows_its_own_columns_whatever_they_are_called(run, ratings, u
     assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
 
 
-def test_rows_below_a_value_are_left_out_of_a_folder_as_of_a_file(run, ratings, users, write, folder):
+@pytest.mark.parametrize("asked", [("--min-value", "4"), ("--min-value", "4", "--exact"), ("--rank-by", "choice")])
+def test_clicks_and_choices_of_a_folder_are_those_of_the_file(run, ratings, users, write, folder, asked):
     listed = write("items.csv", "item", [(item,) for item in range(40)])
     for data, out in ((ratings, "one"), (users, "two")):
-        run("fit", data, *SMALL, "--out", out, "--min-value", "4", "--items", listed, "--exact")
+        run("fit", data, *SMALL, "--out", out, "--items", listed, *asked)
     assert (folder / "one/statement.json").read_bytes() == (folder / "two/statement.json").read_bytes()
     assert (folder / "one/model.safetensors").read_bytes() == (folder / "two/model.safetensors").read_bytes()
 

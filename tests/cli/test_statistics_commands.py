@@ -98,6 +98,20 @@ def test_the_page_of_a_mean_over_rows_says_how_many_large_users_noise_may_hide(r
     assert "lost in the noise" not in users
 
 
+def test_who_counts_with_one_row_is_not_told_to_lower_that(run):
+    said = run(*MEAN, "--epsilon", 1, "--seed", 5, "--max-size", 1).stdout
+    assert "Lower --max-size" not in said
+    assert "A user with more than 1 row counts as one with 1: if there are such users" in said
+
+
+def test_quantiles_over_all_rows_have_no_exact_form_and_that_is_no_matter_of_budget(run):
+    refused = run(*QUANTILE, "--at", 0.5, "--epsilon", 1, "--exact", code=2)
+    assert (
+        "--exact: Quantiles over all rows have no form in exact arithmetic; those by group have one." in refused.stderr
+    )
+    assert "Values outside" not in refused.stderr  # before anything is read
+
+
 def test_the_page_of_several_means_says_that_their_intervals_hold_together(run, folder):
     run(*MEAN, "--value", "age", "--range", 0, 2, "--epsilon", 2, "--seed", 5, "--page", "two.html")
     run(*MEAN, "--epsilon", 2, "--seed", 5, "--page", "one.html")
@@ -124,6 +138,7 @@ def test_values_of_any_rank_are_said_to_say_nothing(run, folder):
     assert words not in run(*QUANTILE, "--at", 0.5, "--epsilon", 20, "--seed", 5).stdout
     assert "Give --max-size" in run(*few, "--at", 0.5).stdout
     assert "Give --max-size" not in run(*few, "--at", 0.5, "--of", "users").stdout
+    assert "Give --max-size" not in run(*few, "--at", 0.5, "--max-size", 1).stdout
 
 
 def test_a_quantile_without_a_step_says_that_ranks_assume_values_that_do_not_repeat(run, folder):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -244,6 +246,36 @@ def test_where_a_block_ends_changes_no_cell(tmp_path, monkeypatch, block, end):
         assert {(user, item) for user, item, _ in found} == wanted
 
 
+# -- times in several files --
+
+TIMES = {
+    "numbers": pa.array([1767225600]),
+    "times without a zone": pa.array([datetime(2026, 1, 1)]),
+    "times with a zone": pa.array([datetime(2026, 1, 1, tzinfo=UTC)]),
+    "text": pa.array(["2026-01-01"]),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.permutations(TIMES, 2)])
+@pytest.mark.parametrize("named", [None, "timestamp"])
+def test_times_of_two_forms_in_files_with_a_schema_are_refused(tmp_path, first, second, named):
+    for name, form in (("a", first), ("b", second)):
+        rows = {"user": [name], "item": ["i"], "rating": [3.0], "timestamp": TIMES[form]}
+        parquet.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+    with pytest.raises(InputError, match=f"holds {first} in some rows and {second} in others"):
+        load_data(tmp_path, DataOptions(timestamp=named))
+    made = CliRunner().invoke(shard, [*map(str, sorted(tmp_path.iterdir())), "--out", str(tmp_path / "folder")])
+    assert f"'timestamp' holds {first} in a.parquet and {second} in b.parquet" in str(made.exception)
+
+
+def test_a_file_without_times_goes_with_any_form(tmp_path):
+    for name, cells in (("a", pa.nulls(1)), ("b", TIMES["times with a zone"]), ("c", pa.nulls(1))):
+        rows = {"user": [name], "item": ["i"], "rating": [3.0], "timestamp": cells}
+        parquet.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+    times = load_data(tmp_path, DataOptions()).data.timestamps.tolist()
+    assert times == [-(2**63), 1767225600, -(2**63)]
+
+
 # -- columns that `shard` keeps --
 
 
@@ -271,6 +303,15 @@ def test_a_first_number_does_not_decide_how_truth_values_of_others_are_stored(tm
     path = csv_of(tmp_path / "a.csv", ["zz,1", *(f"u{user},{own}" for user in range(4))], "user,g")
     with pytest.raises(InputError, match="--keep g:text"):
         sharded(path, "g")
+
+
+def test_the_first_file_with_a_schema_does_not_decide_how_cells_of_others_are_stored(tmp_path):
+    (tmp_path / "parts").mkdir()
+    parquet.write_table(pa.table({"user": ["zz"], "g": ["5"]}), tmp_path / "parts" / "a.parquet")
+    parquet.write_table(pa.table({"user": ["u0", "u1"], "g": [5, 7]}), tmp_path / "parts" / "b.parquet")
+    with pytest.raises(InputError, match="holds text in the first rows, and number here; name its kind: --keep g:text"):
+        sharded(tmp_path / "parts", "g")
+    assert sharded(tmp_path / "parts", "g:text") == ["5", "5", "7"]
 
 
 def test_text_without_numbers_is_kept_as_it_is(tmp_path):

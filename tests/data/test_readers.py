@@ -20,6 +20,9 @@ from hypothesis import strategies as st
 
 import apportion.data.text_files as text_files
 import apportion.data.text_streams as text_streams
+from apportion.cli.compare import in_study_words
+from apportion.cli.fit import fit
+from apportion.cli.main import in_options
 from apportion.data import IGNORE, Interactions
 from apportion.errors import InputError
 
@@ -98,6 +101,22 @@ def test_clicks_need_no_value_column_and_a_value_column_can_be_ignored():
     clicks = Interactions.from_arrays(COLUMNS["userId"], COLUMNS["movieId"])
     assert Interactions.from_frame(pl.DataFrame(COLUMNS).select("userId", "movieId")) == clicks
     assert Interactions.from_frame(pl.DataFrame(COLUMNS), value=IGNORE, timestamp=IGNORE) == clicks
+
+
+def test_one_user_is_refused_with_the_word_that_allows_a_history(tmp_path):
+    columns = {"user": [1, 1], "item": [1, 2]}
+    pl.DataFrame(columns).write_csv(tmp_path / "a.csv")
+    ways = {
+        "frame": lambda **more: Interactions.from_frame(pl.DataFrame(columns), **more),
+        "file": lambda **more: Interactions.read(tmp_path / "a.csv", **more),
+        "arrays": lambda **more: Interactions.from_arrays(columns["user"], columns["item"], **more),
+    }
+    for name, way in ways.items():
+        with pytest.raises(InputError, match="two users; allow one, as in a history, with single_user=") as told:
+            way()
+        assert in_options(told.value, fit).endswith("expected at least two users.")
+        assert in_study_words(told.value).argument is None
+        assert way(single_user=True).n_users == 1, name
 
 
 def test_columns_that_are_not_wanted_may_hold_anything():

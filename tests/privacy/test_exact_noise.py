@@ -14,7 +14,7 @@ from apportion.auditing import RecordingSession
 from apportion.auditing.replay import ReplayingSession
 from apportion.data import Interactions
 from apportion.engines import LocalEngine, add_up_one
-from apportion.errors import BudgetError
+from apportion.errors import BudgetError, InputError
 from apportion.privacy import ADD_REMOVE, Budget, Rows, SeededNoise, Session
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import TaskCounts, TaskGrams
@@ -122,7 +122,7 @@ def test_estimators_of_users_with_many_rows_take_exact_noise():
     ]
     for fitted in fits:
         assert "without rounding" in fitted.statement_.arithmetic
-    with pytest.raises(BudgetError, match="no form in exact arithmetic"):
+    with pytest.raises(InputError, match="no form in exact arithmetic; those by group have one"):
         UserQuantile(0.5, 2.0, value_range=(-2.0, 2.0), noise="exact").fit(x[:, 0], users=groups)
 
 

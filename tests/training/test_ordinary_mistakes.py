@@ -105,6 +105,37 @@ def test_a_scheduler_that_ends_too_early_is_refused_before_a_step_is_paid_for():
     assert fitted(module, optimizer, scheduler=scheduler, steps=1).statement_.epsilon == 4.0
 
 
+@pytest.mark.parametrize("own", [3, 7, -1])
+@pytest.mark.parametrize("sampling", [1.0, 0.5])
+def test_a_class_that_the_module_does_not_have_is_refused_before_a_step_is_paid_for(own, sampling):
+    """One user of eight has it, so that most samples would not meet it in the first step."""
+    session = Session(Budget(4.0, 1e-5), noise=SeededNoise(0))
+    module = nn.Linear(6, 3)
+    trainer = PrivateTrainer(module, DPSGD(module.parameters(), 0.1), cross_entropy, epsilon=4.0, delta=1e-5, steps=9,
+                             n_units=8, sampling=sampling)  # fmt: skip
+    with pytest.raises(InputError, match=rf"targets that the loss takes, got {own} \(IndexError: .*\(3,\)") as caught:
+        trainer.fit(rows_of(targets=lambda y: torch.where(torch.arange(N) == N - 1, own, y)), session=session)
+    assert caught.value.argument == "targets"
+    assert session.spent == 0
+
+
+def test_targets_that_a_loss_takes_are_taken_wherever_they_lie():
+    def shares(outputs, targets):
+        return nn.functional.binary_cross_entropy(outputs.sigmoid()[:, 0], targets, reduction="none")
+
+    assert fitted(units=rows_of(targets=lambda y: torch.where(y == 2, -100, y))).statement_.epsilon == 4.0
+    module = nn.Linear(6, 3)
+    for least, most in ((0.0, 1.0), (-0.1, 1.0), (0.0, 1.1)):
+        trainer = PrivateTrainer(module, DPSGD(module.parameters(), 0.1), shares, epsilon=4.0, delta=1e-5, steps=2,
+                                 n_units=8)  # fmt: skip
+        units = rows_of(targets=lambda y, ends=(least, most): torch.linspace(*ends, N))
+        if (least, most) == (0.0, 1.0):
+            assert trainer.fit(units).statement_.epsilon == 4.0
+            continue
+        with pytest.raises(InputError, match=f"got {least if least else most}"):
+            trainer.fit(units)
+
+
 def test_new_activation_checkpoints_are_taken():
     assert fitted(New()).statement_.epsilon == 4.0
 

@@ -62,7 +62,7 @@ def run_by_group(
             fitted = made.fit(rows.values, users=rows.users, by=by, session=options.session())
     if options.top is not None:
         fitted = fitted.top(options.top)
-    result = group_estimates(fitted, statistics, value, options.by_in_words)
+    result = group_estimates(fitted, statistics, value, options)
     public = {name: settings[name] for name in ("value_range", "step") if settings.get(name) is not None}
     publish(result, options.page, as_json, by=options.columns_by, threshold=fitted.threshold_, of=options.of, **public)
 
@@ -78,7 +78,7 @@ def _in_bins(by: Sequence[Any], options: GroupOptions, reporter: Reporter) -> li
         if n_rows:
             reporter.say(
                 f"{n_rows} of {len(column.codes)} rows hold no date in column {name!r}, such as {shortened(one)}; a "
-                f"date is written as 2025-11-30. They are in the group {NO_DATE!r}."
+                f"date is written as 2025-11-30 or in Unix seconds. They are in the group {NO_DATE!r}."
             )
     return [column if size is None else in_bins(column, size) for column, (_, size) in pairs]
 
@@ -128,18 +128,22 @@ def _estimator(statistics: Sequence[str], options: GroupOptions, keys: Any, sett
     )
 
 
-def group_estimates(fitted: UserGroupBy, statistics: Sequence[str], value: str | None, by: list[str]) -> Estimates:
+def group_estimates(
+    fitted: UserGroupBy, statistics: Sequence[str], value: str | None, options: GroupOptions
+) -> Estimates:
     """Released numbers of all groups, as pages and tables show them."""
     from apportion.report.estimates import Estimates
     from apportion.report.group_rows import (
         group_rows,
         title_of,
+        words_on_dates,
         words_on_groups,
         words_on_hidden,
         words_on_noise,
     )
 
-    title, rows = title_of(statistics, value, by, fitted.of), group_rows(fitted, statistics, value)
+    title, rows = title_of(statistics, value, options.by_in_words, fitted.of), group_rows(fitted, statistics, value)
+    bins = [size is not None for _, size in options.bins_by]
     return Estimates(
         "group",
         rows,
@@ -148,7 +152,7 @@ def group_estimates(fitted: UserGroupBy, statistics: Sequence[str], value: str |
         words_on_groups(fitted),
         {"What is estimated": title},
         label=title,
-        warnings=(*words_on_noise(fitted, rows), *words_on_hidden(fitted)),
+        warnings=(*words_on_dates(fitted, bins), *words_on_noise(fitted, rows), *words_on_hidden(fitted)),
     )
 
 

@@ -152,6 +152,8 @@ def in_study_words(error: InputError) -> InputError:
     """
     if error.argument is None:
         return error
+    if error.argument == "single_user":  # which a study does not have
+        return InputError(f"{error.problem}.", argument=None)
     return InputError(error.told(f"{_NAMES_IN_STUDY.get(error.argument, error.argument)} in [data]"), argument=None)
 
 

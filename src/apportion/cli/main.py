@@ -102,7 +102,7 @@ def in_options(error: InputError, command: click.Command | None) -> str:
     for name in (*_OTHER_NAMES.get(error.argument, ()), error.argument):
         if name in options:
             return error.told(_called(options[name]))
-    return str(error)
+    return str(error) if error.remedy is None else f"{error.problem}."  # a remedy of Python alone
 
 
 def _called(option: click.Option) -> str:

@@ -213,12 +213,14 @@ def _hidden(fitted: UserMean, values: Sequence[str]) -> tuple[str, ...]:
         return ()
     released = [each for each in fitted.statement_.releases if each.purpose is Purpose.CLASS_SUMS]
     users = math.ceil(2 * math.sqrt(2 / np.size(fitted.mean_)) * released[-1].stddev)
+    most = f"{fitted.max_size:,} row{'s' if fitted.max_size != 1 else ''}"
+    lower = f" Lower --max-size, now {fitted.max_size:,}, if such users are not to count with all of their rows."
     return (
         "The interval does not account for a few users who own most rows and differ from all others: up to about "
-        f"{users:,} users of one size are lost in the noise. Lower --max-size, now {fitted.max_size:,}, if such users "
-        f"are not to count with all of their rows. One such user could move {_each(values, fitted.hidden_user_)}. "
-        f"A user with more than {fitted.max_size:,} rows counts as one with {fitted.max_size:,}: if there are such "
-        "users, the interval is not for the mean over all rows, and a larger --max-size is needed.",
+        f"{users:,} users of one size are lost in the noise.{lower if fitted.max_size > 1 else ''} One such user could "
+        f"move {_each(values, fitted.hidden_user_)}. A user with more than {most} counts as one with "
+        f"{fitted.max_size:,}: if there are such users, the interval is not for the mean over all rows, and a larger "
+        "--max-size is needed.",
     )
 
 

@@ -94,6 +94,10 @@ def quantile(
         run_by_group(file, ("quantile",), value, privacy, settings, as_json=as_json)
         return
     privacy = collect(StatisticsOptions, without_groups(options, pure=True))
+    if privacy.exact:
+        from apportion.statistics.quantile import NOT_EXACT
+
+        raise InputError(NOT_EXACT, argument="exact")
     privacy.refuse_bounds_without_paper()
     privacy.check()
     with Reporter() as reporter:
@@ -158,10 +162,12 @@ def _estimates(fitted: UserQuantile, column: str, ends: tuple[float, float]) -> 
     }
     told = (fitted.level, fitted.statement_, _caveats(fitted), facts)
     ties = () if fitted.step or fitted.rank_error_ is None else (_TIES,)
-    return Estimates("quantile", rows, *told, label=column, warnings=(*_unknown(rows, fitted.of), *ties))
+    return Estimates(
+        "quantile", rows, *told, label=column, warnings=(*_unknown(rows, fitted.of, fitted.max_size), *ties)
+    )
 
 
-def _unknown(rows: Sequence[Estimate], of: str) -> tuple[str, ...]:
+def _unknown(rows: Sequence[Estimate], of: str, most_rows: int) -> tuple[str, ...]:
     """Say so if nothing is known of where a number lies among all rows."""
     unknown = [row for row in rows if row.of_any_rank]
     if not unknown:
@@ -169,7 +175,7 @@ def _unknown(rows: Sequence[Estimate], of: str) -> tuple[str, ...]:
     which = "This value" if len(rows) == 1 else f"{len(unknown)} of {len(rows)} values"
     return (
         f"{which} may have any rank, so nothing is known of the quantile. There are too few users for this epsilon, or "
-        f"a few of them have, or seem to have, most rows.{_REMEDY if of == 'rows' else ''}",
+        f"a few of them have, or seem to have, most rows.{_REMEDY if of == 'rows' and most_rows != 1 else ''}",
     )
 
 

@@ -138,7 +138,7 @@ def _columns(source: NamedSource, roles: dict[str, str | None], keep: tuple[str,
             kept[name] = kind
     except InputError as error:
         raise error.inside(source.name) from None
-    return ShardColumns(user, task, kept, frozenset(seen) if source.table.untyped else frozenset())
+    return ShardColumns(user, task, kept, frozenset(seen))
 
 
 def _with_kind(keep: str) -> tuple[str, KeptKind | None]:

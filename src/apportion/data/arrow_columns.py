@@ -129,12 +129,20 @@ class TimeColumn:
         self._loose = loose
         self._chunks: list[NDArray[np.int64]] = []
         self._rests: list[NDArray[np.int32] | None] = []
+        self._form: str | None = None
 
     def append(self, cells: pa.Array, first_row: int) -> None:
-        """Add one batch, whose first row has the given number."""
+        """Add one batch, whose first row has the given number. All must be of one form, as several files may not be."""
         import pyarrow as pa
 
         cells = _decoded(cells)
+        form = time_form(cells.type)
+        if None not in (form, self._form) and form != self._form:
+            problem = (
+                f"Column {self.column!r} holds {self._form} in some rows and {form} in others; write all in one form."
+            )
+            raise InputError(problem, argument=None)
+        self._form = self._form or form
         if not self._loose or not cells.null_count:
             seconds, rest = self._parts(refuse_nulls(cells, self.column, first_row, "a time"), first_row)
         else:
@@ -177,6 +185,25 @@ class TimeColumn:
     def finish(self) -> NDArray[np.int64]:
         """Return the timestamps of all rows."""
         return joined(self._chunks, np.int64)
+
+
+def time_form(arrow_type: pa.DataType) -> str | None:
+    """Return the form in which a column of a type with a schema holds times; None for a column without cells.
+
+    >>> import pyarrow as pa
+    >>> [time_form(each) for each in (pa.int64(), pa.date32(), pa.timestamp("s", "UTC"), pa.string(), pa.null())]
+    ['numbers', 'times without a zone', 'times with a zone', 'text', None]
+    """
+    import pyarrow as pa
+
+    held = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    if pa.types.is_null(held):
+        return None
+    if is_text(held):
+        return "text"
+    if pa.types.is_date(held) or pa.types.is_timestamp(held):
+        return "times with a zone" if getattr(held, "tz", None) else "times without a zone"
+    return "numbers"
 
 
 def _of_timestamps(cells: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int32] | None]:

@@ -144,16 +144,21 @@ def match_public_list(
     return EncodedIds(encoded.column, new_codes[encoded.codes], listed)
 
 
-def refuse_single_user(users: EncodedIds) -> None:
-    """Refuse a single user: it is almost always the wrong column, and one user cannot be hidden."""
+def refuse_single_user(users: EncodedIds, *, allowed_by: str | None = None) -> None:
+    """Refuse a single user: it is almost always the wrong column, and one user cannot be hidden.
+
+    Args:
+        users: the user of each row.
+        allowed_by: the argument that allows a single user, if there is one.
+    """
     if len(users.vocabulary) == 1:
         only, n_rows = users.vocabulary.id_of(0), len(users.codes)
         alone = "user" if n_rows == 1 else "the same user"
         found = "in its only row" if n_rows == 1 else f"in every row (rows 1 to {n_rows})"
-        raise InputError(
-            f"Column {users.column!r} holds {alone} {only!r} {found}; expected at least two users.",
-            argument=None,
-        )
+        problem = f"Column {users.column!r} holds {alone} {only!r} {found}; expected at least two users"
+        if allowed_by is None:
+            raise InputError(f"{problem}.", argument=None)
+        raise InputError(problem, argument=allowed_by, remedy="allow one, as in a history, with")
 
 
 def as_values(values: ArrayLike, column: str, *, n_rows: int) -> NDArray[np.float32]:

@@ -142,7 +142,7 @@ class Interactions:
         Rows of a file match a list of tasks by text, because a file may have no schema.
         """
         if not single_user:
-            refuse_single_user(users)
+            refuse_single_user(users, allowed_by="single_user")
         tasks = match_public_list(tasks, task_ids, by_text=by_text)
         return cls.from_codes(
             users.codes, tasks.codes, values, timestamps, user_ids=users.vocabulary, task_ids=tasks.vocabulary

@@ -1,12 +1,14 @@
 """Dates as bins of time: a day, a week, a month, a quarter or a year is a group like any other.
 
-Dates are texts in ISO 8601, with or without a time of day. All other texts are in one further bin, so that no row is
-refused because of what one user wrote.
+Dates are texts in ISO 8601, with or without a time of day, or Unix time. Each text is read by itself: its number of
+digits says what is Unix time, never another row. All other texts are in one further bin, so that no row is refused
+because of what one user wrote.
 """
 
 from __future__ import annotations
 
-from datetime import date, datetime
+import re
+from datetime import UTC, date, datetime
 from typing import Final, Literal, get_args
 
 import numpy as np
@@ -18,6 +20,8 @@ from apportion.data.vocabulary import Vocabulary, as_text
 Bin = Literal["day", "week", "month", "quarter", "year"]
 BINS: Final[tuple[Bin, ...]] = get_args(Bin)
 NO_DATE: Final = "no date"
+# Seconds of 1973 to 2286; with three further digits, milliseconds.
+_UNIX: Final = re.compile(r"([0-9]{9,10})([0-9]{3})?(\.[0-9]*)?")
 
 
 def in_bins(column: EncodedIds, size: Bin) -> EncodedIds:
@@ -54,9 +58,14 @@ def bin_of(text: str, size: Bin) -> str:
     ['2024-12-30', '2025-W01', '2024-12', '2024-Q4', '2024']
     >>> bin_of("yesterday", "week")
     'no date'
+    >>> [bin_of(text, "month") for text in ("1735430400", "1735430400000", "1735430400.5", "20241229", "2024")]
+    ['2024-12', '2024-12', '2024-12', '2024-12', 'no date']
     """
+    cell = text.strip()
+    if (unix := _UNIX.fullmatch(cell)) is not None:
+        return _name(datetime.fromtimestamp(int(unix[1]), UTC).date(), size)
     try:
-        day = datetime.fromisoformat(text.strip()).date()
+        day = datetime.fromisoformat(cell).date()
     except ValueError:
         return NO_DATE
     return _name(day, size)

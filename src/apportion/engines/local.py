@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from apportion.data.users import UserParts, Users
 from apportion.engines.processors import Processors
 from apportion.errors import InputError
+from apportion.linalg import active_backend
 from apportion.privacy.bounded_sum import BoundedSum
 from apportion.privacy.contributions import Contribution, Kernels, PartialSums
 
@@ -57,6 +58,11 @@ class LocalEngine:
         self.exact = exact or runs > 1
         self.runs = runs
         self.kernels: Kernels = self._make_kernels()
+
+    @classmethod
+    def in_whole_numbers(cls, dtype: DTypeLike = np.float32) -> LocalEngine:
+        """Return an engine whose sums have the bits of those of a folder or a cluster, if the kernel is there."""
+        return LocalEngine(dtype, exact=active_backend() == "compiled")
 
     def _make_kernels(self) -> Kernels:
         return Processors(self.dtype, self.threads, self.chunk, exact=self.exact)

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, Self
 
+_ROUTED_METHODS = ("fit", "predict", "decision_function", "score")
+_ROUTED_COLUMNS = {"users": True, "tasks": True, "parties": True, "groups": False}  # a search's groups make its folds
+
 
 class Estimator:
     """Base class with `get_params`, `set_params` and a repr that shows the parameters. Constructors only store.
@@ -47,6 +50,19 @@ class Estimator:
             classifier_tags=ClassifierTags(multi_class=False) if self._predicts == "classes" else None,
             regressor_tags=RegressorTags() if self._predicts == "numbers" else None,
         )
+
+    def get_metadata_routing(self) -> Any:
+        """Return which columns of rows scikit-learn's own tools pass on, if their metadata routing is enabled."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        requests = MetadataRequest(owner=self)
+        for method in _ROUTED_METHODS:
+            taken = inspect.signature(getattr(self, method)).parameters if hasattr(self, method) else ()
+            for column in _ROUTED_COLUMNS.keys() & set(taken):
+                getattr(requests, method).add_request(param=column, alias=_ROUTED_COLUMNS[column])
+        return requests
+
+    _get_default_requests = get_metadata_routing  # what scikit-learn 1.6 asks for
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -23,6 +23,7 @@ from apportion.errors import InputError
 from apportion.estimators.base import defaults_of
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.private import PrivateEstimator
+from apportion.estimators.scores import score_of, unnamed
 from apportion.parties.common import moment_weights
 from apportion.parties.curator import Curator, Released
 from apportion.parties.instance import InstanceGuarantee, party_noise
@@ -208,8 +209,20 @@ class ProtectedMultiTask(PrivateEstimator):
             return scores
         return [(s > 0).astype(np.float64) for s in scores] if parties is None else (scores > 0).astype(np.float64)
 
+    def score(self, X: Any, y: Any, parties: ArrayLike | None = None) -> float:  # noqa: N803
+        """Return R² of the predictions, or for classes the fraction that is right, over all rows of all parties.
+
+        It is computed from the parties' raw data.
+        """
+        predicted = self.predict(X, parties)
+        if isinstance(predicted, list):
+            predicted, y = np.concatenate(predicted), np.concatenate([np.asarray(column) for column in y])
+        return score_of(predicted, y, classes=self.loss == "logistic")
+
     def decision_function(self, X: Any, parties: ArrayLike | None = None) -> Any:  # noqa: N803
         """Return scores by the model of each row's task. Without `parties`, X has one matrix per task."""
+        if parties is None and getattr(X, "ndim", 3) == 2:
+            raise unnamed("parties", "party")
         if parties is None:
             if len(X) != len(self.coef_):
                 raise InputError(

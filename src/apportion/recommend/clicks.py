@@ -181,7 +181,8 @@ class PrivateClickRecommender(FeaturesEstimator):
 
     def _fit(self, data: UserData | UnlistedData, session: Session | None, progress: Progress | None) -> Self:
         settings: ClickSettings = self._chosen_settings(ClickSettings.for_budget)
-        entered = self._entered(session, data, self._public_features(), settings.counts_share, LocalEngine())
+        default = LocalEngine.in_whole_numbers()
+        entered = self._entered(session, data, self._public_features(), settings.counts_share, default)
         if entered.data.n_tasks < 2:
             raise InputError(f"Expected a list of at least 2 items to rank, got {entered.data.n_tasks}.", argument=None)
         session, policy = entered.session, self.allocation or EqualSplit()

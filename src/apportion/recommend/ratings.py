@@ -99,7 +99,7 @@ class PrivateRatingRecommender(FeaturesEstimator):
         chosen: RatingSettings = self._chosen_settings(RatingSettings.for_budget)
         settings = chosen.ranking_by(self.rank_by)
         public = [f"the scale of the values, {low:g} to {high:g}", *self._public_features()]
-        entered = self._entered(session, data, public, settings.counts_share, LocalEngine(np.float64))
+        entered = self._entered(session, data, public, settings.counts_share, LocalEngine.in_whole_numbers(np.float64))
         session = entered.session
         policy = self.allocation or Adaptive(settings.exponent, settings.popularity_floor)
         fit = _Fit(

@@ -92,15 +92,19 @@ class MultiTaskERM(MultiTaskRegression):
     model_part_: float = field(init=False)
     n_steps_: int = field(init=False)
 
-    def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+    def predict(self, X: ArrayLike, *, tasks: ArrayLike | None = None) -> Floats:  # noqa: N803
         """Return the loss's prediction: θ_i · x or, for the logistic loss, 1 if that is positive and 0 otherwise."""
         scores = self.decision_function(X, tasks=tasks)
         prediction = getattr(loss_of(self.loss), "prediction", None)
         return scores if prediction is None else np.asarray(prediction(scores), np.float64)
 
-    def decision_function(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+    def decision_function(self, X: ArrayLike, *, tasks: ArrayLike | None = None) -> Floats:  # noqa: N803
         """Return θ_i · x for every row x and its task i, plus the remaining part of the constant."""
         return super().predict(X, tasks=tasks) + self.intercept_
+
+    @property
+    def _predicts_classes(self) -> bool:
+        return hasattr(loss_of(self.loss), "prediction")
 
     def _check(self) -> None:
         super()._check()

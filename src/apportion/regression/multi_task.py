@@ -21,6 +21,7 @@ from apportion.estimators.constructors import with_constructor
 from apportion.estimators.counts import allocated, release_number_of_users
 from apportion.estimators.frames import is_frame
 from apportion.estimators.private import InteractionsEstimator
+from apportion.estimators.scores import score_of, unnamed
 from apportion.linalg.fixed_order import dot_rows
 from apportion.privacy import Purpose, Session
 from apportion.privacy.budget import Plan
@@ -116,8 +117,10 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
         self.coef_ = coefficients
         return self
 
-    def predict(self, X: ArrayLike, *, tasks: ArrayLike) -> Floats:  # noqa: N803
+    def predict(self, X: ArrayLike, *, tasks: ArrayLike | None = None) -> Floats:  # noqa: N803
         """Return θ_i · x for every row x and its task i."""
+        if tasks is None:
+            raise unnamed("tasks", "task")
         x = finite_matrix(X, "X")
         if x.shape[1] != self.coef_.shape[1]:
             raise InputError(
@@ -129,6 +132,14 @@ class MultiTaskRegression(InteractionsEstimator, ABC):
                 f"Expected tasks to have {len(x)} rows, one per row of X, got {len(codes)}.", argument="tasks"
             )
         return dot_rows(x, self.coef_[codes])
+
+    def score(self, X: ArrayLike, y: ArrayLike, *, tasks: ArrayLike | None = None) -> float:  # noqa: N803
+        """Return R² of the predictions, or for classes the fraction that is right. It is computed from raw data."""
+        return score_of(self.predict(X, tasks=tasks), y, classes=self._predicts_classes)
+
+    @property
+    def _predicts_classes(self) -> bool:
+        return False
 
     @abstractmethod
     def _learn(self, observations: Observed, session: Session, engine: Engine) -> Floats:

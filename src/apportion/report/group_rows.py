@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from apportion.data.time_bins import NO_DATE
 from apportion.postprocessing.class_counts import hidden_users
 from apportion.postprocessing.norm_caps import SLOPE
 from apportion.privacy.purposes import Purpose
@@ -102,6 +103,24 @@ def words_on_hidden(fitted: UserGroupBy) -> tuple[str, ...]:
     return (
         f"Noise would hide up to about {most:,} users {who} the others; if their values differ, too, the numbers are "
         "off by more than the intervals say.",
+    )
+
+
+def words_on_dates(fitted: UserGroupBy, bins: Sequence[bool]) -> tuple[str, ...]:
+    """Say that hardly any row had a date, if most of what was released is in the group of those without.
+
+    Args:
+        fitted: released numbers.
+        bins: for each part of a group whether it is a bin of time.
+    """
+    undated = np.array([(NO_DATE, True) in zip(_parts(group), bins, strict=True) for group in fitted.groups_], bool)
+    numbers = next((fitted.estimates_[each] for each in ("count", "users") if each in fitted.estimates_), None)
+    sizes = undated.astype(float) if numbers is None else np.maximum(np.ravel(numbers), 0.0)
+    if not undated.any() or (numbers is None and not undated.all()) or sizes[undated].sum() <= sizes.sum() / 2:
+        return ()
+    return (
+        f"Most of it is in the group {NO_DATE!r}: hardly any row had a date that could be read. Write dates as "
+        "2025-11-30 or as Unix seconds.",
     )
 
 

@@ -24,7 +24,7 @@ from apportion.allocation.users import ContributionPolicy, Smooth
 from apportion.data.grouping import group_rows
 from apportion.data.numbers import finite_rows
 from apportion.data.users import UserParts
-from apportion.errors import BudgetError, InputError
+from apportion.errors import InputError
 from apportion.estimators.constructors import with_constructor
 from apportion.estimators.contributions import Bounded, ContributionsEstimator, Sizes
 from apportion.estimators.frames import is_elsewhere, rows_of_frame
@@ -40,6 +40,8 @@ from apportion.statistics.user_parts import Target
 from apportion.statistics.user_statistic import UserStatistic
 
 Floats = NDArray[np.float64]
+
+NOT_EXACT = "Quantiles over all rows have no form in exact arithmetic; those by group have one."
 
 
 @with_constructor
@@ -124,7 +126,7 @@ class UserQuantile(ContributionsEstimator, UserStatistic):
             raise InputError(f"Expected one column of values, got {width}.", argument="X")
         opened = self._session(session, [about, *grid, *self._about_largest()])
         if opened.exact:
-            raise BudgetError("Quantiles have no form in exact arithmetic; use noise that is not exact.")
+            raise InputError(NOT_EXACT, argument="noise")
         search = PointSearch(owners, line, opened, self._adder)
         found, ranks, chosen = self._weighed(search, sought)
         search = PointSearch(found.users, line, opened, self._adder)

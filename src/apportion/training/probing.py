@@ -80,6 +80,12 @@ def drops_out(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -
         return uses_dropout(lambda: _made_up(module, loss, inputs, targets))
 
 
+def accepted_rows(module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return made-up rows and targets that a module and a loss accept."""
+    rows = _made_up(module, loss, inputs, targets)
+    return rows.inputs.detach(), rows.targets
+
+
 @contextmanager
 def equal_rows(
     module: nn.Module, loss: _Loss, inputs: Tensor, targets: Tensor, count: int

@@ -36,6 +36,7 @@ from apportion.training.private_gradients import PrivateGradients
 from apportion.training.processes import OneProcess, Processes, together
 from apportion.training.runs import Run, StepDone
 from apportion.training.table_rows import RowRule
+from apportion.training.targets import refuse_targets
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -202,6 +203,8 @@ class PrivateTrainer:
         require_all_updated(self.optimizer, self.module)
         self._refuse(units, session, ledger, checkpoint, watch)
         refuse_surroundings(self.module, units)
+        if self.loss is not None and units.layout is None:
+            refuse_targets(self.module, self.loss, units.like, units._targets)
         start = hashes_of(self.module)
         run = self._begin(units, session, ledger, checkpoint, processes or OneProcess())
         before = self._cautioned(run, start)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from apportion.data.duckdb_package import arrow_reader, imported_duckdb
 from apportion.data.query_tables import BATCH_ROWS, QueryTable
 from apportion.data.sources import Opening, rows_of
 from apportion.errors import InputError
@@ -35,15 +36,11 @@ class _DuckFile:
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         with self._connected() as connection:
-            yield from connection.sql(query).to_arrow_reader(BATCH_ROWS)
+            yield from arrow_reader(connection.sql(query), BATCH_ROWS)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        try:
-            import duckdb
-        except ImportError:
-            problem = "DuckDB files need the package duckdb: pip install 'apportion[duckdb]'."
-            raise InputError(problem, argument=None) from None
+        duckdb = imported_duckdb("DuckDB files need", extra="duckdb", oldest=(1, 4))
         try:
             with duckdb.connect(str(self._file), read_only=True, config={"enable_external_access": "false"}) as opened:
                 yield opened

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from apportion.data.duckdb_package import arrow_reader, imported_duckdb
 from apportion.data.on_disk.guessed_columns import refuse_guessed_columns
 from apportion.data.sources import CellKind, HeldKind, held_kind
 from apportion.errors import InputError
@@ -65,17 +66,12 @@ class QueryTable:
 
 
 def _from_duckdb(query: str, database: str | None) -> Iterator[pa.RecordBatch]:
-    try:
-        import duckdb
-    except ImportError:
-        raise InputError(
-            "A query needs duckdb; install it with: pip install 'apportion[disk]'.", argument="query"
-        ) from None
+    duckdb = imported_duckdb("A query needs", extra="disk", oldest=(1, 4), argument="query")
     try:
         blank = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
         refuse_guessed_columns(blank, query, database is not None)
         connection = blank if database is None else duckdb.connect(database, read_only=True, config=_NO_OTHER_FILE)
-        yield from connection.sql(query).to_arrow_reader(_ROWS)
+        yield from arrow_reader(connection.sql(query), _ROWS)
     except duckdb.PermissionException:
         problem = (
             "A query of a database reads its tables alone, also through views and macros; copy the file into a table "

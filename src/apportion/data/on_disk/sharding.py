@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from apportion.data.duckdb_package import arrow_reader, imported_duckdb
 from apportion.data.on_disk.manifest import FORMAT, ITEMS, MANIFEST, FolderManifest, ShardEntry
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER, Shard, digest_of_tables, read_parquet, write_parquet
 from apportion.data.on_disk.sizes import bytes_in
@@ -74,11 +75,16 @@ class _Journal:
         """Return the journal of the same work; None if there is none."""
         try:
             held = json.loads((folder / _JOURNAL).read_text(encoding="utf-8"))
-            staged = [[Staged(**{**one, "texts": tuple(one["texts"])}) for one in each] for each in held["staged"]]
+            staged = [[_as_staged(one) for one in each] for each in held["staged"]]
             shards = [ShardEntry(**each) for each in held["shards"]]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return cls(mark, staged, shards) if held["mark"] == mark else None
+
+
+def _as_staged(held: dict[str, Any]) -> Staged:
+    times = tuple((name, form) for name, form in held["times"])
+    return Staged(**{**held, "texts": tuple(held["texts"]), "times": times})
 
 
 def make_user_folder(
@@ -180,6 +186,7 @@ def _made(
         journal.write(work)
     shown("source", len(sources), len(sources))
     _refuse_mixed_ids(sources, journal.staged, columns)
+    _refuse_mixed_times(sources, journal.staged)
     return _Sorting(work, columns, journal, memory, rows_of_a_shard).run(shown)
 
 
@@ -193,6 +200,17 @@ def _refuse_mixed_ids(
         if len(kinds) > 1:
             found = f"Column {column!r} holds text in {kinds[True]} and integers in {kinds[False]}"
             raise InputError(f"{found}; write it in one way in all files.", argument=None)
+
+
+def _refuse_mixed_times(sources: Sequence[NamedSource], staged: Sequence[Sequence[Staged]]) -> None:
+    """Refuse a column of times that tables with a schema hold in several forms: numbers say nothing of their unit."""
+    found: dict[str, tuple[str, str]] = {}
+    for source, parts in zip(sources, staged, strict=True):
+        for name, form in parts[0].times if parts and not source.table.untyped else ():
+            other, where = found.setdefault(name, (form, source.name))
+            if form != other:
+                problem = f"Column {name!r} holds {other} in {where} and {form} in {source.name}"
+                raise InputError(f"{problem}; write it in one form in all files.", argument=None)
 
 
 def write_durably(path: Path, text: str) -> None:
@@ -319,7 +337,7 @@ class _Sorting:
         for start in range(first, 1 << self._bits, self._at_once):
             within = f"{BUCKET} >= {start << shift} AND {BUCKET} < {start + self._at_once << shift}"
             query = f"SELECT {chosen} FROM {rows} WHERE {within} ORDER BY place, {USER}, {last}"
-            yield from self._duck.sql(query).to_arrow_reader(_BATCH_ROWS)
+            yield from arrow_reader(self._duck.sql(query), _BATCH_ROWS)
 
     def _number_items(self) -> None:
         """Give every item its place in the list."""
@@ -373,12 +391,7 @@ def _quoted(name: str) -> str:
 
 
 def _connected(memory: int, spill: Path) -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise InputError(
-            "Making a folder of users needs duckdb; install it with: pip install 'apportion[disk]'.", argument=None
-        ) from None
+    duckdb = imported_duckdb("Making a folder of users needs", extra="disk", oldest=(1, 4))
     spill.mkdir(exist_ok=True)
     settings: dict[str, Any] = {
         "memory_limit": f"{memory >> 10}KiB",

@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from apportion.data.arrow_columns import EMPTY_WORDS, IdColumn, TimeColumn, ValueColumn, refuse_nulls, texts_of
+from apportion.data.arrow_columns import (
+    EMPTY_WORDS,
+    IdColumn,
+    TimeColumn,
+    ValueColumn,
+    refuse_nulls,
+    texts_of,
+    time_form,
+)
 from apportion.data.arrow_texts import is_text
 from apportion.data.encoding import EncodedIds
 from apportion.data.on_disk.manifest import KeptKind
 from apportion.data.on_disk.shard_files import ITEM, KEPT, USER
-from apportion.data.sources import CellKind, OpenTable
+from apportion.data.sources import CellKind, OpenTable, held_kind
 from apportion.data.text_files import held_by
 from apportion.data.user_keys import buckets_of, sampling_keys
 from apportion.data.vocabulary import bad_cell
@@ -46,8 +54,8 @@ class ShardColumns:
         user: of users.
         item: of items; None without.
         kept: further columns.
-        guessed: those of them whose kind is that of their first cell. Then all cells must be of this kind: else one
-            user's cell would decide how the cells of others are stored.
+        guessed: those of them whose kind is that of their first cell, or of their type in the first file. Then all
+            cells must be of this kind: else one user's cell or file would decide how the cells of others are stored.
     """
 
     user: str
@@ -61,6 +69,11 @@ class ShardColumns:
         ids: dict[str, CellKind] = {self.user: "id", **({} if self.item is None else {self.item: "id"})}
         return {**ids, **self.kept}
 
+    @property
+    def times(self) -> list[str]:
+        """The columns of times."""
+        return [name for name, kind in self.kept.items() if kind == "time"]
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -71,12 +84,14 @@ class Staged:
         texts: which id columns hold text in it.
         rows: number of its rows.
         bytes: what its rows take in memory.
+        times: the forms of columns of times in the source, each after the name of its column.
     """
 
     file: str
     texts: tuple[str, ...]
     rows: int
     bytes: int
+    times: tuple[tuple[str, str], ...]
 
 
 def stage(source: OpenTable, number: int, columns: ShardColumns, folder: Path) -> list[Staged]:
@@ -93,11 +108,15 @@ def _written(
     batches: Iterable[pa.RecordBatch], number: int, columns: ShardColumns, folder: Path, *, untyped: bool
 ) -> list[Staged]:
     files: dict[tuple[str, ...], _StagedFile] = {}
+    times: set[tuple[str, str]] = set()
     first = 0
     try:
         for batch in batches:
             if not batch.num_rows:
                 continue
+            times |= {
+                (name, form) for name in columns.times if (form := time_form(batch.column(name).type)) is not None
+            }
             table = _checked(batch, first, number, columns, untyped=untyped)
             texts = tuple(name for name in (USER, ITEM) if name in table.column_names and _is_text(table, name))
             if texts not in files:
@@ -107,7 +126,10 @@ def _written(
     finally:
         for file in files.values():
             file.close()
-    return [Staged(_file(number, texts), texts, file.rows, file.bytes) for texts, file in files.items()]
+    return [
+        Staged(_file(number, texts), texts, file.rows, file.bytes, tuple(sorted(times)))
+        for texts, file in files.items()
+    ]
 
 
 class _StagedFile:
@@ -160,8 +182,10 @@ def _checked(batch: pa.RecordBatch, first: int, number: int, columns: ShardColum
     else:
         table[ITEM] = _cells(_ids(batch, columns.item, "item", first, untyped))
     for name, kind in columns.kept.items():
-        if name in columns.guessed:
+        if name in columns.guessed and untyped:
             _refuse_other_kinds(batch.column(name), name, kind, first + 1)
+        elif name in columns.guessed:
+            _refuse_other_types(batch.column(name).type, name, kind)
         table[KEPT + name] = _kept(batch.column(name), name, kind, first + 1)
     return pa.table(table)
 
@@ -191,6 +215,16 @@ def _refuse_other_kinds(cells: pa.Array, name: str, kind: KeptKind, first_row: i
         row = int(np.argmax(np.append(other, False)[coded.indices.fill_null(len(other)).to_numpy()]))
         expected = f"{kind}, as in the first row, or the kind of the column: --keep {name}:text"
         raise bad_cell(name, cells[row].as_py(), first_row + row, expected)
+
+
+def _refuse_other_types(arrow_type: pa.DataType, name: str, kind: KeptKind) -> None:
+    """Refuse a column with a schema that holds something else than in the first rows of the first file."""
+    import pyarrow as pa
+
+    held = held_kind(arrow_type)
+    if held != kind and not pa.types.is_null(arrow_type):
+        problem = f"Column {name!r} holds {kind} in the first rows, and {held} here; name its kind: --keep {name}:text."
+        raise InputError(problem, argument=None)
 
 
 def _kept(cells: pa.Array, name: str, kind: KeptKind, first_row: int) -> Any:

@@ -39,9 +39,17 @@ def left_in_words(adds: Filter, standing: Standing, wanted: Budget | None = None
     if mu is not None:
         whole = root_below(adds.gaussian_left(adds.nothing))
         worth = f"worth epsilon {epsilon:.6g} at delta {adds.budget.delta:g} in a new session"
-        pure = f", or epsilon {gaussian.pure_of_mu(mu):.4g} at delta 0" if wanted is not None and wanted.pure else ""
-        said = f"mu {mu:.6g} of {whole:.6g} is left, {worth}{pure}"
+        said = f"mu {mu:.6g} of {whole:.6g} is left, {worth}{_pure_in_words(adds, standing, wanted, mu)}"
     return said + _keys_in_words(adds, standing, wanted) + _held_in_words(adds, standing)
+
+
+def _pure_in_words(adds: Filter, standing: Standing, wanted: Budget | None, mu: float) -> str:
+    """Say what is left at a δ of 0, if a session asks for that; one with a δ costs an account of Gaussians less."""
+    if wanted is None or not wanted.pure:
+        return ""
+    at_most, delta = f", or epsilon {gaussian.pure_of_mu(mu):.4g} at delta 0", adds.budget.noise_delta
+    fits = adds.covers(Budget(wanted.epsilon, delta), standing.taken)
+    return at_most + (f"; one of epsilon {wanted.epsilon:g} with Gaussian noise, at delta {delta:g}, fits" * fits)
 
 
 def _keys_in_words(adds: Filter, standing: Standing, wanted: Budget | None) -> str:

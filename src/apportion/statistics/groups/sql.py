@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apportion.data.duckdb_package import imported_duckdb
 from apportion.data.time_bins import BINS
 from apportion.data.vocabulary import shortened
 from apportion.errors import InputError
@@ -149,12 +150,7 @@ def _divider(held: Mapping[str, Any]) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    try:
-        import duckdb
-    except ImportError as missing:
-        raise InputError(
-            "Queries in SQL need DuckDB's parser; install it with the extra: apportion[query].", argument=None
-        ) from missing
+    duckdb = imported_duckdb("Queries in SQL need", extra="query", oldest=(2, 0))  # whose parser writes other trees
     with duckdb.connect() as connection:
         row = connection.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
     assert row is not None
@@ -194,8 +190,6 @@ def _aggregate(held: Mapping[str, Any], user: str) -> tuple[str, str | None, flo
 
 
 def _arguments(held: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    if "arguments" not in held:
-        raise InputError("DuckDB 2 is needed: the one here writes queries in a form that is not known.", argument=None)
     return [each["expression"] for each in held["arguments"]]
 
 
