@@ -8,7 +8,7 @@ torch's own count of changes misses what is written through `.data`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from apportion.errors import InputError
 from apportion.training.comparable import comparable, comparable_module
 from apportion.training.runs import StepDone
+
+_WHOLE: Final = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes; bits that are no number compare, too
 
 
 def tell(
@@ -78,7 +80,8 @@ class _Held:
         ]  # fmt: skip
 
     def _bits(self) -> list[Tensor]:
-        return [tensor.detach().contiguous().reshape(-1).view(torch.uint8) for _, tensor in self._tensors()]
+        held = [tensor.detach().contiguous().reshape(-1) for _, tensor in self._tensors()]
+        return [each.view(_WHOLE.get(each.element_size(), torch.uint8)) for each in held]
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         module, optimizer = self._of[:2]
