@@ -151,6 +151,15 @@ def test_rows_without_ids_have_numbers_by_what_they_hold():
     assert numbers_by_content(torch.zeros((3, 0)), torch.zeros(3, dtype=torch.bool)).unique().numel() == 3
 
 
+def test_rows_of_one_hash_that_hold_different_numbers_are_told_apart(monkeypatch):
+    """Whoever chooses rows with the hash of another row must not change its mask by leaving."""
+    monkeypatch.setattr("apportion.training.dropout._contents", lambda rows: np.zeros(len(rows), np.uint64))
+    columns = torch.tensor([[1.0], [3.0], [1.0], [0.0]]), torch.zeros(4)
+    numbers = numbers_by_content(*columns)
+    assert numbers[0] == numbers[1] == numbers[3] != numbers[2]
+    assert numbers_by_content(*(each[1:] for each in columns)).tolist() == [numbers[0]] * 3
+
+
 def test_masks_by_the_place_in_a_pass_are_caught_by_the_replay(monkeypatch):
     """The bug: a row's number is its place among all rows, which moves when a user leaves."""
     monkeypatch.setattr(

@@ -48,12 +48,20 @@ def numbers_by_content(*columns: Tensor) -> Tensor:
     For rows without ids: their places among all rows would move if another row were left out.
     """
     rows = np.concatenate([_bytes_of(each) for each in columns], axis=1)
+    contents, places = _contents(rows), np.zeros(len(rows), np.uint64)
+    _, alike, counts = np.unique(contents, return_inverse=True, return_counts=True)
+    again = counts[alike] > 1  # others differ from all rows
+    places[again] = _places_among_equals(rows[again])
+    return row_numbers(np.stack([contents, places], axis=1), np.arange(len(rows) + 1))
+
+
+def _places_among_equals(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how many rows before each one hold the same."""
     _, group = np.unique(rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1), return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    sizes = np.bincount(group)
-    places = np.empty(len(rows), np.uint64)
+    order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
+    places = np.empty(len(rows), np.int64)
     places[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return row_numbers(np.stack([_contents(rows), places], axis=1), np.arange(len(rows) + 1))
+    return places
 
 
 def _bytes_of(column: Tensor) -> NDArray[np.uint8]:
