@@ -12,7 +12,7 @@ from apportion.auditing import audit_neighbour
 from apportion.errors import InputError
 from apportion.privacy import Budget, SeededNoise, Session
 from apportion.training import DPSGD, ExampleRows, ExampleSession, FixedClip, PrivateGradients, PrivateTrainer, UserRows
-from apportion.training.dropout import KeyedDropout, row_numbers, with_numbers
+from apportion.training.dropout import KeyedDropout, numbers_by_content, row_numbers, with_numbers
 from training.small_models import cross_entropy, images
 
 GROUPS = np.array([3, 3, 1, 2, 2, 2, 0, 4, 5, 5, 6, 7])
@@ -109,6 +109,55 @@ def worst_ratio(users):
 
 def test_no_release_moves_by_more_than_it_states_when_any_user_leaves():
     assert 0.9 < worst_ratio([1, 2, 4]) <= 1 + 1e-9
+
+
+def ratios_without_one_example(kept, ids=None):
+    """Rows without ids, or with; all of them and then some, some of which hold the same."""
+    inputs, targets, _ = (*images(12), None)
+    inputs, targets = inputs[[0, 1, 1, 2, 1, 3, 4, 4]], targets[[0, 1, 1, 2, 1, 3, 4, 4]]
+
+    def rows(some):
+        return ExampleRows(inputs[some], targets[some], None if ids is None else ids[some])
+
+    def run(some, session):
+        module = Dropping().double()
+        gradients = PrivateGradients(
+            module, cross_entropy, rows(some), session, steps=2, n_units=8, clip=FixedClip(0.1)
+        )  # fmt: skip
+        optimizer = DPSGD(module.parameters(), 0.05)
+        for _ in range(2):
+            gradients.fill(optimizer)
+            optimizer.step()
+        return {name: p.detach().numpy().copy() for name, p in module.named_parameters()}
+
+    arguments = {"budget": Budget(20.0, 1e-5), "noise": SeededNoise(0), "neighbours": ExampleRows.neighbours}
+    return max(audit_neighbour(run, np.arange(8), np.array(kept), arguments).values())
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2, 4, 7])
+@pytest.mark.parametrize("ids", [None, np.arange(10, 18)], ids=["without ids", "with ids"])
+def test_no_release_moves_by_more_than_it_states_when_an_example_leaves(left_out, ids):
+    """Positions of the rows behind it move, but not their masks."""
+    kept = [row for row in range(8) if row != left_out]
+    assert 0.9 < ratios_without_one_example(kept, ids) <= 1 + 1e-9
+
+
+def test_rows_without_ids_have_numbers_by_what_they_hold():
+    columns = torch.tensor([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [0.0, -0.0]]), torch.tensor([1, 1, 1, 2])
+    numbers = numbers_by_content(*columns)
+    assert len(set(numbers.tolist())) == 4
+    later = numbers_by_content(*(each[1:] for each in columns))
+    assert later.tolist() == [numbers[1], numbers[0], numbers[3]]
+    assert numbers_by_content(torch.zeros((3, 0)), torch.zeros(3, dtype=torch.bool)).unique().numel() == 3
+
+
+def test_rows_of_one_hash_that_hold_different_numbers_are_told_apart(monkeypatch):
+    """Whoever chooses rows with the hash of another row must not change its mask by leaving."""
+    monkeypatch.setattr("apportion.training.dropout._contents", lambda rows: np.zeros(len(rows), np.uint64))
+    columns = torch.tensor([[1.0], [3.0], [1.0], [0.0]]), torch.zeros(4)
+    numbers = numbers_by_content(*columns)
+    assert numbers[0] == numbers[1] == numbers[3] != numbers[2]
+    assert numbers_by_content(*(each[1:] for each in columns)).tolist() == [numbers[0]] * 3
 
 
 def test_masks_by_the_place_in_a_pass_are_caught_by_the_replay(monkeypatch):

@@ -203,6 +203,21 @@ def test_one_process_that_fails_stops_all_of_them_before_anything_is_charged():
     assert session.spent == 0
 
 
+def test_processes_that_clip_otherwise_than_the_first_are_refused():
+    """The first states the sensitivity of the sum of all."""
+    session, modules = Session(Budget(1.0, 1e-5), noise=SeededNoise(0)), [Chain().double() for _ in range(2)]
+
+    def work(processes):
+        units, clip = UserRows(*images(12), np.arange(12)), FixedClip(1.0 + processes.number)
+        module = modules[processes.number]
+        PrivateGradients(module, cross_entropy, units, session, steps=2, clip=clip, n_units=12, processes=processes)
+
+    for refused in in_threads(2, work):
+        assert isinstance(refused, InputError)
+        assert "same rules of clipping in every process" in str(refused)
+    assert session.spent == 0
+
+
 def test_processes_without_a_group_of_torch_are_refused():
     with pytest.raises(InputError, match="call init_process_group first"):
         TorchProcesses()

@@ -177,6 +177,53 @@ def test_a_checkpoint_is_refused_with_another_switch_that_changes_rounding(name,
         trained(Scaled(), tmp_path / "run")
 
 
+def of_the_default_dtype(monkeypatch):
+    monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
+
+
+def of_the_order_of_products(monkeypatch):
+    monkeypatch.setattr(torch.backends.opt_einsum, "enabled", not torch.backends.opt_einsum.enabled)
+
+
+def of_attention(monkeypatch):
+    monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: "another")
+
+
+def of_a_library(monkeypatch):
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+
+
+def of_the_processor(monkeypatch):
+    monkeypatch.setattr(machine, "_processor", lambda: "another")
+
+
+@pytest.mark.parametrize(
+    "change", [of_the_default_dtype, of_the_order_of_products, of_attention, of_a_library, of_the_processor]
+)
+def test_a_checkpoint_is_bound_to_all_that_chooses_kernels(change, monkeypatch):
+    """Measured on one processor: the first, the second and the fourth change bits of gradients."""
+    before = machine_of(Scaled())
+    change(monkeypatch)
+    assert machine_of(Scaled()) != before
+
+
+def test_a_checkpoint_is_refused_if_another_process_rounds_otherwise(tmp_path):
+    class WithThreads(OneOfTwo):
+        threads = "2"
+
+        def exchange(self, value):
+            return (
+                [value, [*value[:2], self.threads, *value[3:]]] if isinstance(value, list) else super().exchange(value)
+            )
+
+    trained(Scaled(), tmp_path / "run", processes=WithThreads())
+    trained(Scaled(), tmp_path / "run", processes=WithThreads())
+    other = WithThreads()
+    other.threads = "4"
+    with pytest.raises(InputError, match="same rows and settings"):
+        trained(Scaled(), tmp_path / "run", processes=other)
+
+
 def test_a_checkpoint_on_a_gpu_needs_deterministic_algorithms(monkeypatch):
     module = Scaled()
     require_repeatable(module)

@@ -432,19 +432,57 @@ def test_a_checkpoint_is_refused_with_other_numbers_in_the_loss(name, tmp_path):
         trainer(LOSSES[name](1)).fit(rows, checkpoint=file)
 
 
-@pytest.mark.parametrize("changed", ["rate", "weights"])
-def test_callbacks_of_a_training_with_a_checkpoint_change_nothing(tmp_path, changed):
-    def change(done):
-        if changed == "rate":
-            done.optimizer.param_groups[0]["lr"] *= 2
-        else:
-            with torch.no_grad():
-                next(done.module.parameters()).zero_()
+class Tempered(nn.Module):
+    """A module with a number beside its parameters, and one that is stored."""
 
-    rows = UserRows(X, Y, USERS)
-    made(sampling=0.5, steps=3).fit(rows, callbacks=[change])
+    def __init__(self):
+        super().__init__()
+        self.inner, self.by = nn.Linear(4, 2), 1.0
+        self.register_buffer("heat", torch.ones(()))
+
+    def forward(self, rows):
+        return self.inner(rows) * self.by * self.heat
+
+
+def halve(tensor):
+    with torch.no_grad():
+        tensor.mul_(0.5)
+
+
+CHANGES = {
+    "a rate": lambda done: done.optimizer.param_groups[0].update(lr=0.3),
+    "weights": lambda done: halve(done.module.inner.weight),
+    "weights, uncounted": lambda done: halve(done.module.inner.weight.data),
+    "a buffer": lambda done: halve(done.module.heat),
+    "an attribute": lambda done: setattr(done.module, "by", 0.5),
+    "what the optimizer remembers": lambda done: done.optimizer.state.clear(),
+}
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_callbacks_of_a_training_with_a_checkpoint_change_nothing(tmp_path, changed):
+    """Another run of the same steps could go without the change: then both would have the same noise."""
+    rows, settings = UserRows(X, Y, USERS), {"sampling": 0.5, "steps": 3, "optimizer": DPAdamBC}
+    made(Tempered, **settings).fit(rows, callbacks=[CHANGES[changed]])
+    path = TrainingCheckpoint(tmp_path / "run")
     with pytest.raises(InputError, match="callbacks that change neither"):
-        made(sampling=0.5, steps=3).fit(rows, checkpoint=TrainingCheckpoint(tmp_path / "run"), callbacks=[change])
+        made(Tempered, **settings).fit(rows, checkpoint=path, callbacks=[CHANGES[changed]])
+
+
+def test_steps_before_the_first_checkpoint_have_the_same_noise_when_they_are_repeated(tmp_path):
+    """Callbacks have seen them, so drawn anew they would be a second release."""
+    seen = []
+
+    def look(done):
+        seen.append(done.module.weight.detach().clone())
+
+    path = TrainingCheckpoint(tmp_path / "run", every=100)
+    with pytest.raises(Stopped):
+        made(noise=None, n_units=None).fit(UserRows(X, Y, USERS), checkpoint=path, callbacks=[look, stop_at(2)])
+    made(noise=None, n_units=None).fit(UserRows(X, Y, USERS), checkpoint=path, callbacks=[look])
+    assert len(seen) == 6
+    assert torch.equal(seen[2], seen[0])
+    assert torch.equal(seen[3], seen[1])
 
 
 def test_keys_of_a_ratchet_never_repeat_and_later_ones_follow_from_its_state():

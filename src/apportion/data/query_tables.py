@@ -80,7 +80,7 @@ def batch_of(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBa
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         try:
             columns[name] = pa.array(cells)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise InputError(f"Column {name!r} cannot be read: {str(error).splitlines()[0]}", argument=None) from None
     return pa.record_batch(columns)
 

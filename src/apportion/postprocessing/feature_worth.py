@@ -5,7 +5,6 @@ group takes part in a fit only if the scores of tasks that it joins are alike. W
 the covariates, and features x_i, that is the squared length of Σ_i x_i u_i. Random signs of the scores show how large
 it is by chance, whatever the noise. Its distribution is taken for that of a multiple of a chi-squared number, with the
 mean and the variance that it has over signs. Everything is computed from released and public values.
-
 """
 
 from __future__ import annotations

@@ -42,6 +42,45 @@ def row_numbers(keys: Keys, offsets: NDArray[np.int64]) -> Tensor:
     return torch.as_tensor((mixed >> np.uint64(64 - _BITS)).astype(np.int64))
 
 
+def numbers_by_content(*columns: Tensor) -> Tensor:
+    """Return a number for each row, from what it holds and from its place among rows that hold the same.
+
+    For rows without ids: their places among all rows would move if another row were left out.
+    """
+    rows = np.concatenate([_bytes_of(each) for each in columns], axis=1)
+    contents, places = _contents(rows), np.zeros(len(rows), np.uint64)
+    _, alike, counts = np.unique(contents, return_inverse=True, return_counts=True)
+    again = counts[alike] > 1  # others differ from all rows
+    places[again] = _places_among_equals(rows[again])
+    return row_numbers(np.stack([contents, places], axis=1), np.arange(len(rows) + 1))
+
+
+def _places_among_equals(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return how many rows before each one hold the same."""
+    _, group = np.unique(rows.view(np.dtype((np.void, rows.shape[1]))).reshape(-1), return_inverse=True)
+    order, sizes = np.argsort(group, kind="stable"), np.bincount(group)
+    places = np.empty(len(rows), np.int64)
+    places[order] = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return places
+
+
+def _bytes_of(column: Tensor) -> NDArray[np.uint8]:
+    """Return the bytes of each row, filled up to whole numbers of 64 bits."""
+    held = column.detach().cpu().contiguous().reshape(len(column), math.prod(column.shape[1:]))
+    width = held.shape[1] * held.element_size()
+    rows = np.zeros((len(held), -(-width // 8) * 8), np.uint8)
+    rows[:, :width] = held.view(torch.uint8).numpy() if held.numel() else 0
+    return rows
+
+
+def _contents(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return a hash of the content of each row."""
+    words, result = rows.view(np.uint64), np.zeros(len(rows), np.uint64)
+    for k in range(words.shape[1]):  # of columns
+        result = _mixed(result ^ words[:, k])
+    return result
+
+
 def with_numbers(inputs: Tensor, numbers: Tensor) -> Tensor:
     """Return rows with their numbers as the last column: whole numbers, or float64."""
     wide = torch.float64 if inputs.is_floating_point() else torch.int64

@@ -6,7 +6,11 @@ bit, or the difference of two releases would be bare.
 
 from __future__ import annotations
 
+import os
+import platform
+from contextlib import suppress
 from operator import attrgetter
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -20,8 +24,11 @@ _SWITCHES = (
     "mkldnn.conv.fp32_precision", "mkldnn.rnn.fp32_precision", "cudnn.enabled", "cudnn.allow_tf32", "cudnn.benchmark",
     "cudnn.deterministic", "cudnn.conv.fp32_precision", "cudnn.rnn.fp32_precision", "cuda.matmul.fp32_precision",
     "cuda.matmul.allow_tf32", "cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction", "cuda.flash_sdp_enabled", "cuda.mem_efficient_sdp_enabled",
+    "cuda.math_sdp_enabled", "cuda.cudnn_sdp_enabled", "cuda.preferred_blas_library", "opt_einsum.enabled",
+    "opt_einsum.strategy",
 )  # fmt: skip
+_LIBRARIES = ("MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "KMP_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_")  # of variables
 
 
 def machine_of(module: nn.Module) -> list[str]:
@@ -31,7 +38,9 @@ def machine_of(module: nn.Module) -> list[str]:
     switches = {name: _switch(name) for name in _SWITCHES}
     switches |= {"deterministic": str(torch.are_deterministic_algorithms_enabled()), "kernel": active_backend()}
     numbers = [torch.get_num_threads(), torch.backends.cpu.get_cpu_capability(), _denormals_are_kept()]
-    return [*sorted(names), torch.__version__, *map(str, numbers), repr(switches)]
+    told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_LIBRARIES))
+    kinds = [_processor(), str(torch.get_default_dtype())]  # numbers in a loss may be of the default
+    return [*sorted(names), torch.__version__, *map(str, numbers), *kinds, repr(switches), *told]
 
 
 def require_repeatable(module: nn.Module) -> None:
@@ -58,9 +67,19 @@ def _on_gpu(module: nn.Module) -> bool:
 
 def _switch(name: str) -> str:
     try:
-        return str(attrgetter(name)(torch.backends))
+        held = attrgetter(name)(torch.backends)
+        return str(held() if callable(held) else held)
     except (AttributeError, RuntimeError):  # a version without it, or one that refuses to say where switches differ
         return "not told"
+
+
+def _processor() -> str:
+    """Return the name of the processor, by which libraries choose kernels of the same instruction set."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("model name", "CPU part")):
+                return line.partition(":")[2].strip()
+    return platform.processor()
 
 
 def _denormals_are_kept() -> bool:

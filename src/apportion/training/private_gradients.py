@@ -129,7 +129,7 @@ class PrivateGradients:
                 f"Expected trainable parameters of float32 or float64, got {coarse.pop()}.", argument="module"
             )
         self._processes = OneProcess() if processes is None else processes
-        start_alike(module, units, self._processes)
+        start_alike(module, units, repr((clip, scaling, losses, tables, mean_of_rows)), self._processes)
         self._applied = applied(module, loss, units, autocast)
         self._module, self._loss, self._units = self._applied.module, self._applied.loss, self._applied.units
         self._device = self._units.like[0].device

@@ -116,10 +116,22 @@ def together(processes: Processes, work: Callable[[], _Result]) -> _Result:
     return result  # type: ignore[return-value]
 
 
-def start_alike(module: nn.Module, units: Units, processes: Processes) -> None:
-    """Give all processes the parameters and buffers of the first. Refuse different rows."""
+def start_alike(module: nn.Module, units: Units, bounds: str, processes: Processes) -> None:
+    """Give all processes the parameters and buffers of the first. Refuse different rows, and different bounds.
+
+    Args:
+        module: the module to train.
+        units: the training rows.
+        bounds: how units are clipped, in words that can be compared. The first process states the sensitivity of all.
+        processes: the processes that train together.
+    """
     if processes.size == 1:
         return
+    if len(set(processes.exchange(bounds))) > 1:
+        raise InputError(
+            "Expected the same rules of clipping in every process, got different ones; noise fits those of the first.",
+            argument="clip",
+        )
     if len(set(processes.exchange(units.identity({})))) > 1:
         raise InputError(
             "Expected the same rows in every process, got different ones; each process takes its own units out of all "

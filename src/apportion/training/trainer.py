@@ -37,6 +37,7 @@ from apportion.training.processes import OneProcess, Processes, together
 from apportion.training.runs import Run, StepDone
 from apportion.training.table_rows import RowRule
 from apportion.training.targets import refuse_targets
+from apportion.training.told import optimizer_settings, scheduler_settings, tell
 from apportion.training.units import Units, session_for
 from apportion.training.watching import Seen, Watch
 
@@ -240,7 +241,9 @@ class PrivateTrainer:
         progress: Callable[[int, int], None] | None,
         callbacks: Sequence[Callable[[StepDone], None]],
     ) -> None:
-        """Take all steps that are left."""
+        """Take all steps that are left. A checkpoint is written before the first: that step may be repeated, too."""
+        if run.resumed is None:
+            run.keep(self._states(), 0, self.steps)
         while run.gradients.steps_left:
             step = self.steps - run.gradients.steps_left
             if watch is not None and step % watch.every == 0:
@@ -249,26 +252,10 @@ class PrivateTrainer:
             run.keep(self._states(), step + 1, self.steps)
             if progress is not None:
                 progress(step + 1, self.steps)
-            self._tell(callbacks, StepDone(step + 1, self.steps, self.module, self.optimizer, noise), run.checkpoint)
+            done = StepDone(step + 1, self.steps, self.module, self.optimizer, noise)
+            tell(callbacks, done, self.loss, self.scheduler, run.checkpoint is not None)
         if watch is not None:
             self._look(watch, self.steps, run)
-
-    def _tell(
-        self, callbacks: Sequence[Callable[[StepDone], None]], done: StepDone, checkpoint: TrainingCheckpoint | None
-    ) -> None:
-        """Call the callbacks. With a checkpoint, what they change would differ after a resume, with the same noise."""
-        before = self._now()
-        for callback in callbacks:
-            callback(done)
-        if checkpoint is not None and self._now() != before:
-            raise InputError(
-                "Expected callbacks that change neither module nor optimizer, because a training with a checkpoint "
-                "repeats steps with the same noise; use a scheduler for learning rates.",
-                argument="callbacks",
-            )
-
-    def _now(self) -> tuple[str, list[int]]:
-        return optimizer_settings(self.optimizer), [p._version for p in self.module.parameters()]
 
     def _step(self, run: Run) -> AddedNoise:
         noise = run.gradients.fill(self.optimizer)
@@ -345,7 +332,8 @@ class PrivateTrainer:
 
     def _identity(self, units: Units, ledger: LedgerAccount | None, processes: Processes) -> str:
         account = None if ledger is None else str(getattr(ledger, "identity", type(ledger).__qualname__))
-        return units.identity({**self._settings(units), "account": account, "processes": processes.size})
+        machines = processes.exchange(machine_of(self.module))
+        return units.identity({**self._settings(units), "account": account, "machines": machines})
 
     def _stored(self, checkpoint: TrainingCheckpoint, identity: str, processes: Processes) -> Stored | None:
         """Return what the first process finds in the checkpoint."""
@@ -372,10 +360,9 @@ class PrivateTrainer:
             "n_units": self.n_units, "clip": repr(self.clip), "scaling": repr(self.scaling),
             "mean_of_rows": self.mean_of_rows, "rows_at_once": self.rows_at_once, "module": repr(self.module),
             "parameters": named, "parts": comparable_module(self.module), "loss": comparable(self.loss),
-            "machine": machine_of(self.module),
             "optimizer": repr(self.optimizer.__class__), "units": units.name, "losses": repr(self.losses),
             "autocast": str(self.autocast), "tables": repr(self.tables),
-            "groups": optimizer_settings(self.optimizer), "scheduler": _scheduler_settings(self.scheduler),
+            "groups": optimizer_settings(self.optimizer), "scheduler": scheduler_settings(self.scheduler),
             "noise": [source.description, source.releasable],
         }  # fmt: skip
 
@@ -386,16 +373,3 @@ class PrivateTrainer:
         z, q = self.noise_multiplier_, self.sampling
         event = accounting.Gaussian(z, steps) if q == 1 else accounting.SampledGaussian(z, q, steps)
         return accounting.epsilon_of([event], self.delta, accounting.interval_for(Budget(self.epsilon, self.delta)))
-
-
-def optimizer_settings(optimizer: torch.optim.Optimizer) -> str:
-    """Return the settings of all groups of parameters, such as learning rates, in words that can be compared."""
-    groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
-    return repr([sorted((name, repr(value)) for name, value in group.items()) for group in groups])
-
-
-def _scheduler_settings(scheduler: Any | None) -> str:
-    if scheduler is None:
-        return "none"
-    held = sorted((name, repr(value)) for name, value in scheduler.state_dict().items())
-    return f"{type(scheduler).__qualname__} {held}"

@@ -23,7 +23,7 @@ from apportion.privacy.purposes import Purpose
 from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 from apportion.training.checkpoints import identity_of
-from apportion.training.dropout import row_numbers, with_numbers
+from apportion.training.dropout import numbers_by_content, row_numbers, with_numbers
 from apportion.training.reading import Column, columns_of
 from apportion.training.structured import Layout
 
@@ -77,8 +77,11 @@ class Units:
     def numbered(self) -> Self:
         """Return the same units with one more column of inputs: a number for each row, for masks of dropout."""
         result = copy(self)
-        result._numbers = row_numbers(self._keys, self._offsets).to(self._inputs.device)
+        result._numbers = self._row_numbers().to(self._inputs.device)
         return result
+
+    def _row_numbers(self) -> Tensor:
+        return row_numbers(self._keys, self._offsets)
 
     def of_process(self, process: int, processes: int) -> NDArray[np.bool_]:
         """Return which units belong to one of several processes. It follows from each unit's id alone."""
@@ -175,7 +178,8 @@ class ExampleRows(Units):
     Args:
         inputs: one row of model inputs each, as for `UserRows`.
         targets: one row of targets each; None if the module computes its own loss.
-        ids: ids of the rows, all different; default: their positions.
+        ids: ids of the rows, all different; default: their positions. Masks of dropout belong to ids if they are given,
+            else to what rows hold, because positions move if another row is left out.
     """
 
     neighbours = ADD_REMOVE_EXAMPLE
@@ -188,6 +192,10 @@ class ExampleRows(Units):
         if len(names) != len(inputs):
             raise InputError(f"Expected {len(inputs)} ids, one for each row, got {len(names)}.", argument="ids")
         super().__init__(inputs, targets, np.arange(len(inputs) + 1), sampling_keys(names), layout)
+        self._named = ids is not None
+
+    def _row_numbers(self) -> Tensor:
+        return super()._row_numbers() if self._named else numbers_by_content(self._inputs, self._targets)
 
     @classmethod
     def of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from contextlib import contextmanager
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -47,6 +48,19 @@ def test_rows_of_postgres_come_in_batches(monkeypatch):
     assert table.held_kinds(["user", "rating"]) == {"user": "text", "rating": "number"}
     assert table.scan({"user": "id"}, lambda batches, _: [each.num_rows for each in batches]) == [2, 2, 1]
     assert server.asked == ["SELECT user, rating FROM ratings"]
+
+
+@pytest.mark.parametrize(
+    "odd", [Decimal("NaN"), "7", True, [1], 10**400], ids=["none", "text", "truth", "list", "long"]
+)
+def test_a_column_of_postgres_that_mixes_types_is_named(odd, monkeypatch):
+    """Numbers that are none, and JSON."""
+    server = FakeServer()
+    server._left[1] = ("bob", odd)
+    server._left[0] = ("ann", Decimal(1) if isinstance(odd, Decimal) else 1)
+    monkeypatch.setattr(psycopg, "connect", server.connected)
+    with pytest.raises(InputError, match="Column 'rating' cannot be read"):
+        QueryTable("SELECT user, rating FROM ratings", "postgresql://somewhere/data")
 
 
 def test_rows_of_duckdb_come_with_their_types():

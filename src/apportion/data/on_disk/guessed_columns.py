@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from apportion.data.on_disk.chance_orders import refuse_chance_orders
 from apportion.errors import InputError
 
 _PART = re.compile(r"[A-Za-z_]\w*")  # a file has a full stop in its name
@@ -65,7 +66,9 @@ class _Call:
 
 
 def refuse_guessed_columns(connection: Any, query: str, of_database: bool) -> None:
-    """Refuse a query that is not one SELECT or, unless it is one of a database, has sources that DuckDB judges by rows.
+    """Refuse a query that is not one SELECT, whose results hang on the order of rows, or whose sources rows decide on.
+
+    Sources of a query of a database are its tables alone, and are not looked at.
 
     Args:
         connection: to an empty database.
@@ -75,6 +78,7 @@ def refuse_guessed_columns(connection: Any, query: str, of_database: bool) -> No
     nodes = list(_nodes(_tree(connection, query)))
     if any(node.get("type") == "SHOW_REF" for node in nodes):
         raise _refusal("DESCRIBE, SUMMARIZE and SHOW tell of a table, not of users; select the rows themselves.")
+    refuse_chance_orders(connection, nodes)
     parts = {each["key"].lower() for node in nodes for each in _parts(node) if _PART.fullmatch(each["key"])}
     for node in () if of_database else nodes:
         if (call := _call(node, parts)) is not None:

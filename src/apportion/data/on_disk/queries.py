@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from apportion.data.duckdb_package import arrow_reader, imported_duckdb
 from apportion.data.on_disk.guessed_columns import refuse_guessed_columns
+from apportion.data.query_tables import batch_of
 from apportion.data.sources import CellKind, HeldKind, held_kind
 from apportion.errors import InputError
 
@@ -83,8 +84,6 @@ def _from_duckdb(query: str, database: str | None) -> Iterator[pa.RecordBatch]:
 
 
 def _from_postgres(query: str, database: str) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
     try:
         import psycopg
     except ImportError:
@@ -96,8 +95,7 @@ def _from_postgres(query: str, database: str) -> Iterator[pa.RecordBatch]:
             cursor.execute(_sql(query))
             while rows := cursor.fetchmany(_ROWS):
                 assert cursor.description is not None
-                names = [each.name for each in cursor.description]
-                yield pa.RecordBatch.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
+                yield batch_of([each.name for each in cursor.description], rows)
     except psycopg.Error as error:
         raise InputError(f"The query failed: {str(error).splitlines()[0]}", argument="query") from None
 

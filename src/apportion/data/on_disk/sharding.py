@@ -381,7 +381,7 @@ class _Sorting:
             item = read_parquet(self._work / ITEMS)[ITEM][int(codes[at])].as_py()
             raise InputError(
                 f"User {ids[at].as_py()!r} has item {item!r} in more than one row; expected each pair once. Make one "
-                "row of them beforehand, for example by --query with GROUP BY.",
+                "row of them beforehand, for example by --query with GROUP BY and avg(value ORDER BY value).",
                 argument=None,
             )
 
