@@ -95,7 +95,7 @@ def quantile(
         return
     privacy = collect(StatisticsOptions, without_groups(options, pure=True))
     privacy.refuse_bounds_without_paper()
-    privacy.check()
+    privacy = privacy.checked(file)
     with Reporter() as reporter:
         reporter.say("Values outside the range are clipped to it.")
         settings = {"value_range": ends, "step": step}
