@@ -136,6 +136,23 @@ def test_rows_of_a_query_can_be_taken(run, ratings, rows):
     assert made["rows"] == sum(row[2] >= 4 for row in rows)
 
 
+DECLARED = "that each row of the query is made of one user's data alone"
+
+
+@pytest.mark.parametrize("by_query", [True, False])
+def test_statements_on_a_folder_say_what_was_declared_of_its_query(run, ratings, folder, by_query):
+    columns = "columns = {'user': 'BIGINT', 'item': 'BIGINT', 'rating': 'DOUBLE'}"
+    settings = f"auto_detect = false, header = true, quote = '', {columns}"
+    given = ("--query", f"SELECT * FROM read_csv('{ratings}', {settings})") if by_query else (ratings,)
+    run("shard", *given, "--out", "users")
+    asked = ("users", *ASKED, "--range", "1", "5", "--value", "rating")
+    said = [run("mean", *asked).stdout, run("sum", *asked).stdout]
+    for out, further in (("model", ()), ("clicks", ("--clicks",))):
+        run("fit", "users", *SMALL, *further, "--out", out)
+        said.append((folder / out / "statement.json").read_text(encoding="utf-8"))
+    assert [DECLARED in each for each in said] == [by_query] * 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

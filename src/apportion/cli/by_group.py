@@ -50,7 +50,7 @@ def run_by_group(
     if options.plan:
         _print_plan(statistics, options, settings, as_json=as_json)
         return
-    options.check()
+    options = options.checked(file)
     if options.master is not None and any(size for _, size in options.bins_by):
         raise click.UsageError("Bins of time need rows on this machine; add a column of bins to the table instead.")
     keys = options.listed()

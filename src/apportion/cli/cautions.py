@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from apportion.data.sources import Place
 
+OF_QUERY: Final = "that each row of the query is made of one user's data alone"
+"""What whoever takes rows from a query declares, for the statement."""
 _LARGEST_EPSILON: Final = 10.0
 
 
@@ -37,3 +39,10 @@ def said_of_folder(path: Place) -> list[str]:
     if not is_user_folder(path):
         return []
     return [f"{path.name}: this command loads the folder of users into memory with these options."]
+
+
+def declared_of(path: object) -> tuple[str, ...]:
+    """Return what whoever made a folder of users declared, for the statement; nothing for other data."""
+    from apportion.data.on_disk.manifest import FolderManifest, is_user_folder
+
+    return (OF_QUERY,) if is_user_folder(path) and FolderManifest.read(path).of_query else ()

@@ -47,7 +47,7 @@ def load_folder(path: Path, options: DataOptions) -> LoadedFolder:
         if kind == "ratings":
             _refuse_outside(part, options.scale, path)
     remarks = (*remarks_on(kind, options, has_value, data, "--items FILE"), *dropped)
-    return LoadedFolder(data, kind, remarks, tuple(rules_of(options)))
+    return LoadedFolder(data, kind, remarks, tuple(rules_of(options, path)))
 
 
 def _refuse_other_columns(data: UserFolder, options: DataOptions, path: Path) -> None:

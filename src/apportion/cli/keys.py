@@ -62,7 +62,7 @@ def keys(file: Path, out: Path | None, as_json: bool, **options: Any) -> None:
     key that one user alone holds is listed with a probability of at most half of delta.
     """  # noqa: D301
     privacy = collect(KeyOptions, options)
-    privacy.check()
+    privacy = privacy.checked(file)
     with Reporter() as reporter:
         columns = split_names(privacy.by)
         held = read_columns(file, privacy, dict.fromkeys(columns, "text"), reporter)

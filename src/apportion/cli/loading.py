@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from apportion.cli.cautions import said_of_folder
+from apportion.cli.cautions import OF_QUERY, declared_of, said_of_folder
 from apportion.cli.item_files import read_item_list
 from apportion.cli.option_types import ITEMS_FROM_DATA
 from apportion.cli.options import DataOptions, Kind
@@ -79,7 +79,7 @@ def load_data(
         data = data.with_values(1.0)
     unused = _unused(source, options) if kind == "clicks" and options.kind is None else ()
     said = (*said_of_folder(path), *remarks_on(kind, options, has_value, data, item_list), *remarks, *unused)
-    return Loaded(data, kind, said, (*rows.rules.in_words(), *rules_of(options)))
+    return Loaded(data, kind, said, (*rows.rules.in_words(), *rules_of(options, path)))
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,11 @@ def _refuse_guess(source: OpenTable, usual: Sequence[str]) -> None:
         raise InputError(problem, argument="timestamp", remedy="name it with")
 
 
-def rules_of(options: DataOptions) -> Iterator[str]:
+def rules_of(options: DataOptions, path: object) -> Iterator[str]:
     """Return the other rules by which rows were left out, each applied within one user's rows, for the statement."""
     if options.table is not None and is_query(options.table):
-        yield "that each row of the query is made of one user's data alone"
+        yield OF_QUERY
+    yield from declared_of(path)
     if options.unlisted == "drop":
         yield "that rows of items outside the list were left out"
     if options.min_value is not None:

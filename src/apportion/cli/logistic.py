@@ -90,7 +90,7 @@ def logistic(file: Path | str, label: str, yes: str | None, features: str, as_js
         if asked and privacy.sizes == "private":
             problem = f"{option} needs --sizes public, which tells everybody how many rows each user has."
             raise InputError(problem, argument=None)
-    privacy.check()
+    privacy = privacy.checked(file)
     kind = _label_kind(label, yes, columns)
     with Reporter() as reporter, _given(file, privacy, columns, kind, yes, options, reporter) as (result, rows):
         if privacy.sizes == "public":

@@ -91,7 +91,7 @@ def mean(file: Path | str, values: tuple[str, ...], ranges: Ranges, as_json: boo
     low, high = _per_column(values, ranges, "--range")
     variance = _one_or_all(values, options["variance"], "--variance")
     privacy.refuse_bounds_without_paper()
-    privacy.check()
+    privacy = privacy.checked(file)
     with Reporter() as reporter:
         reporter.say("Values outside the range are clipped to it.")
         settings = {"variance": variance, **{name: options[name] for name in ("correlation", "interval_for")}}

@@ -99,7 +99,7 @@ def quantile(
 
         raise InputError(NOT_EXACT, argument="exact")
     privacy.refuse_bounds_without_paper()
-    privacy.check()
+    privacy = privacy.checked(file)
     with Reporter() as reporter:
         reporter.say("Values outside the range are clipped to it.")
         settings = {"value_range": ends, "step": step}

@@ -80,7 +80,7 @@ def regress(
     columns = columns_to_read(features, options["categories"])
     if label in columns:
         raise InputError(f"Column {label!r} cannot be both label and feature.", argument="label")
-    privacy.check()
+    privacy = privacy.checked(file)
     with Reporter() as reporter, _given(file, privacy, columns, label, options, reporter) as (result, rows):
         reporter.say("Features are assumed public, and so is how many rows each user has.")
         reporter.say("Labels outside the range are clipped to it.")

@@ -106,7 +106,7 @@ def _from_query(query: str, database: str | None) -> list[NamedSource]:
     from apportion.data.on_disk.queries import QueryTable
     from apportion.data.on_disk.sharding import NamedSource
 
-    return [NamedSource("query", f"{database} {query}", QueryTable(query, database))]
+    return [NamedSource("query", f"{database} {query}", QueryTable(query, database), of_query=True)]
 
 
 def _columns(source: NamedSource, roles: dict[str, str | None], keep: tuple[str, ...]) -> ShardColumns:

@@ -68,7 +68,7 @@ def load_on_spark(table: str, options: DataOptions, master: str, partitions: int
         engine = SparkEngine(spark, "float64" if kind == "ratings" else "float32", partitions=partitions)
         value = columns.value if kind == "ratings" else IGNORE
         with engine.read(frame, user=columns.user, task=columns.task, value=value, untyped=untyped) as rows:
-            rules = tuple(rules_of(options))
+            rules = tuple(rules_of(options, table))
             yield LoadedOnSpark(_listed(rows, options), kind, _remarks(kind, options), rules, engine)
 
 

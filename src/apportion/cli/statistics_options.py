@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import click
 
-from apportion.cli.cautions import said_of_folder, weak_delta, weak_epsilon
+from apportion.cli.cautions import declared_of, said_of_folder, weak_delta, weak_epsilon
 from apportion.cli.ledger_options import charged_session, ledger_options
 from apportion.cli.option_types import PAGE, Command, Delta, PositiveNumber
 from apportion.cli.options import EXACT, MEMORY, engine_options, memory_option, noise_of, refuse_half_a_cluster
@@ -56,6 +56,7 @@ class StatisticsOptions:
     master: str | None = None
     partitions: int = 8
     memory: str = MEMORY
+    declared: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         refuse_half_a_cluster(self.engine, self.master)
@@ -82,8 +83,11 @@ class StatisticsOptions:
         words = self.rules.in_words()
         return (*words, "which rows were kept, which is not protected") if words and self.sizes == "public" else words
 
-    def check(self) -> None:
-        """Refuse, before the data is read, bad rules, a bad or exhausted budget, or a page that cannot be written."""
+    def checked(self, file: object) -> Self:
+        """Return the same options for a file, with what its folder declares.
+
+        Refuse, before the data is read, bad rules, a bad or exhausted budget, or a page that cannot be written.
+        """
         self.rules  # noqa: B018 - an expression that cannot be read is refused
         refuse_to_open_nothing(self.page)
         self.session()
@@ -94,11 +98,12 @@ class StatisticsOptions:
                 raise InputError(
                     f"Cannot write the file {str(self.page)!r}: {str(nearest)!r} is not writable.", argument="page"
                 )
+        return replace(self, declared=declared_of(file))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that every estimator takes."""
         given = {name: getattr(self, name) for name in ("epsilon", "level", "window", "tuning")}
-        return given | {"noise": noise_of(self.seed, self.exact), "rules": self.rules_in_words}
+        return given | {"noise": noise_of(self.seed, self.exact), "rules": (*self.rules_in_words, *self.declared)}
 
     def session(self) -> Session | None:
         """Return the session that charges the account, if one was named."""

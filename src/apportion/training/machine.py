@@ -12,9 +12,11 @@ from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
+from apportion import __version__
 from apportion.errors import InputError
 from apportion.linalg import active_backend
 from apportion.linalg.device_copies import asynchronous
@@ -40,7 +42,8 @@ def machine_of(module: nn.Module) -> list[str]:
     numbers = [torch.get_num_threads(), torch.backends.cpu.get_cpu_capability(), _denormals_are_kept()]
     told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_LIBRARIES))
     kinds = [_processor(), str(torch.get_default_dtype())]  # numbers in a loss may be of the default
-    return [*sorted(names), torch.__version__, *map(str, numbers), *kinds, repr(switches), *told]
+    versions = [torch.__version__, np.__version__, __version__]
+    return [*sorted(names), *versions, *map(str, numbers), *kinds, repr(switches), *told]
 
 
 def require_repeatable(module: nn.Module) -> None:

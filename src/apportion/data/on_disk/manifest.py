@@ -63,6 +63,7 @@ class FolderManifest:
         items: number of distinct items.
         items_digest: of the list of items.
         shards: in the order of their buckets; a bucket without users has none.
+        of_query: whether the rows came from a query, of which its maker declared that it treats each user by itself.
     """
 
     user: str
@@ -72,6 +73,7 @@ class FolderManifest:
     items: int
     items_digest: str
     shards: tuple[ShardEntry, ...]
+    of_query: bool = False
 
     @property
     def n_users(self) -> int:
@@ -90,7 +92,8 @@ class FolderManifest:
 
     def to_json(self) -> str:
         """Return the manifest as text."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
+        held = {name: value for name, value in asdict(self).items() if name != "of_query" or value}
+        return json.dumps({"format": FORMAT, **held}, indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, place: str) -> FolderManifest:

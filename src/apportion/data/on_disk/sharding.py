@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +52,13 @@ class NamedSource:
         name: of the file, for messages.
         mark: changes when its content does.
         table: the table.
+        of_query: whether it is what a query returns; the folder says so, too.
     """
 
     name: str
     mark: str
     table: OpenTable
+    of_query: bool = False
 
 
 @dataclass
@@ -187,7 +189,8 @@ def _made(
     shown("source", len(sources), len(sources))
     _refuse_mixed_ids(sources, journal.staged, columns)
     _refuse_mixed_times(sources, journal.staged)
-    return _Sorting(work, columns, journal, memory, rows_of_a_shard).run(shown)
+    made = _Sorting(work, columns, journal, memory, rows_of_a_shard).run(shown)
+    return replace(made, of_query=any(source.of_query for source in sources))
 
 
 def _refuse_mixed_ids(
