@@ -301,4 +301,8 @@ def format_of(path: Path) -> TableFormat:
     if path.is_file():
         with path.open("rb") as stream:
             beginning = stream.read(_BEGINNING_BYTES)
-    return next(each for each in table_formats() if each.recognises(path, beginning))
+    found = next(each for each in table_formats() if each.recognises(path, beginning))
+    named = [each.name for each in table_formats() if path.name.lower().endswith(each.endings) and not each.fallback]
+    if found.fallback and named and beginning:
+        raise InputError(f"The file is not in the format {named[0]}, although its name says so.", argument=None)
+    return found
