@@ -77,3 +77,11 @@ def test_records_are_no_ids_and_no_groups(tmp_path, read):
     (tmp_path / "a.jsonl").write_text('{"ward": {"id": "east"}}\n{"ward": {"id": "west"}}\n')
     with pytest.raises(InputError, match=r"a\.jsonl: Column 'ward' holds {'id': 'east'} in row 1 .*; expected text"):
         read(tmp_path / "a.jsonl")
+
+
+def test_the_names_of_columns_of_a_file_with_a_schema_are_no_item_and_no_group(tmp_path):
+    parquet.write_table(pa.table({"anything": ["b", "a"]}), tmp_path / "a.parquet")
+    assert read_item_list(tmp_path / "a.parquet") == ["b", "a"]
+    assert read_groups(tmp_path / "a.parquet", ["ward"]) == ["b", "a"]
+    (tmp_path / "a.txt").write_text("anything\nb\na\n")  # a line like the others, for all that the file says
+    assert read_item_list(tmp_path / "a.txt") == ["anything", "b", "a"]

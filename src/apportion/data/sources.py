@@ -225,6 +225,11 @@ def rows_as_text(path: Path) -> list[list[str]]:
         return format_of(path).rows_as_text(path)
 
 
+def names_columns(path: Path) -> bool:
+    """Whether the first of `rows_as_text` is always the column names; text may have no such line."""
+    return not format_of(path).fallback
+
+
 def table_endings() -> tuple[str, ...]:
     """Return the endings of all known formats, in alphabetical order."""
     return tuple(sorted(ending for each in table_formats() for ending in each.endings))
