@@ -152,7 +152,7 @@ def test_what_recommend_and_similar_cannot_find_is_named(refused, ratings, write
     assert "9999" in refused("recommend", model, ratings, "--user", 9999)
     assert "'bob'" in refused("recommend", model, ratings, "--user", "bob")
     assert "end in .parquet or .csv" in refused("recommend", model, ratings, "--out", "x.txt")
-    assert "the model knows none of its 1 items" in refused(
+    assert "the model knows none of its items, such as 900 (the model's first item is 0)" in refused(
         "recommend", model, write("other.csv", "user,item,rating", [[1, 900, 5], [2, 900, 4]])
     )
     assert "--value" in refused("recommend", model, write("clicks.csv", "user,item", [[1, 1], [2, 2]]))

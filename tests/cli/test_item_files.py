@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from apportion.cli.group_options import read_groups
 from apportion.cli.item_files import read_item_list, read_titles
 from apportion.data import Vocabulary
 from apportion.errors import InputError
@@ -62,3 +63,25 @@ def test_titles_that_fit_no_item_are_refused(tmp_path):
     (tmp_path / "empty.csv").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="found none"):
         read_titles(tmp_path / "empty.csv", Vocabulary([1, 2]))
+
+
+def test_cells_of_a_list_with_a_schema_read_as_in_a_column_of_ids(tmp_path):
+    columns = {"item": pa.array([5.0, None, 7.0]), "title": pa.array(["five", "none", None])}
+    parquet.write_table(pa.table(columns), tmp_path / "items.parquet")
+    assert read_item_list(tmp_path / "items.parquet") == [5, 7]
+    assert read_titles(tmp_path / "items.parquet", Vocabulary([5, 7])) == {5: "five"}
+
+
+@pytest.mark.parametrize("read", [read_item_list, lambda path: read_groups(path, ["ward"])])
+def test_records_are_no_ids_and_no_groups(tmp_path, read):
+    (tmp_path / "a.jsonl").write_text('{"ward": {"id": "east"}}\n{"ward": {"id": "west"}}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: Column 'ward' holds {'id': 'east'} in row 1 .*; expected text"):
+        read(tmp_path / "a.jsonl")
+
+
+def test_the_names_of_columns_of_a_file_with_a_schema_are_no_item_and_no_group(tmp_path):
+    parquet.write_table(pa.table({"anything": ["b", "a"]}), tmp_path / "a.parquet")
+    assert read_item_list(tmp_path / "a.parquet") == ["b", "a"]
+    assert read_groups(tmp_path / "a.parquet", ["ward"]) == ["b", "a"]
+    (tmp_path / "a.txt").write_text("anything\nb\na\n")  # a line like the others, for all that the file says
+    assert read_item_list(tmp_path / "a.txt") == ["anything", "b", "a"]

@@ -268,6 +268,18 @@ def test_times_of_two_forms_in_files_with_a_schema_are_refused(tmp_path, first, 
     assert f"'timestamp' holds {first} in a.parquet and {second} in b.parquet" in str(made.exception)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_first_file_does_not_decide_that_there_are_no_times(tmp_path, first):
+    """Its column of times was no time, so that the last of several rows of others was the last in the file."""
+    names = ["a.parquet", "b.parquet"]
+    own = {"user": ["zz"], "item": ["i"], "rating": [3.0], "timestamp": [{"at": 5}]}
+    others = {"user": ["u0", "u0"], "item": ["i", "i"], "rating": [1.0, 2.0], "timestamp": [20, 10]}
+    parquet.write_table(pa.table(own), tmp_path / names[first])
+    parquet.write_table(pa.table(others), tmp_path / names[1 - first])
+    with pytest.raises(InputError, match=r"'timestamp' holds .* no number, text or time.*; write it in one form"):
+        load_data(tmp_path, DataOptions())
+
+
 def test_a_file_without_times_goes_with_any_form(tmp_path):
     for name, cells in (("a", pa.nulls(1)), ("b", TIMES["times with a zone"]), ("c", pa.nulls(1))):
         rows = {"user": [name], "item": ["i"], "rating": [3.0], "timestamp": cells}

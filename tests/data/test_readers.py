@@ -439,3 +439,23 @@ def test_numbers_with_a_decimal_comma_are_read_and_what_may_be_thousands_is_refu
     path.write_text("user;item;rating\na;x;4,500\na;y;3\nb;x;1,5\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"holds '4,500'.* without a comma: three digits after a comma may be"):
         Interactions.read(path)
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
+    for name, said in (
+        ("a.parquet", "parquet"),
+        ("a.feather", "Arrow"),
+        ("a.duckdb", "DuckDB"),
+        ("a.sqlite", "SQLite"),
+    ):
+        (tmp_path / name).write_text("user,item\n1,2\n2,2\n")
+        with pytest.raises(
+            InputError, match=f"{name}: The file is not in the format {said}, although its name says so"
+        ):
+            Interactions.read(tmp_path / name)
+
+
+def test_truth_values_of_json_are_numbers(tmp_path):
+    lines = [f'{{"user": "u{k % 3}", "item": "i{k}", "rating": {str(k % 2 == 0).lower()}}}' for k in range(6)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    assert Interactions.read(tmp_path / "a.jsonl").values.tolist() == [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]

@@ -94,10 +94,10 @@ def divided(name: str) -> tuple[str, Bin | None]:
 
 def read_groups(path: Path, columns: list[str]) -> list[Any]:
     """Read groups from the first columns of a file, in its order; a first line with the columns' names is a header."""
-    from apportion.data.sources import rows_as_text
+    from apportion.data.sources import names_columns, rows_as_text
 
     rows = [row[: len(columns)] for row in rows_as_text(path) if any(cell.strip() for cell in row)]
-    if rows and [cell.strip() for cell in rows[0]] == columns:
+    if rows and (names_columns(path) or [cell.strip() for cell in rows[0]] == columns):
         rows = rows[1:]
     short = next((row for row in rows if len(row) < len(columns)), None)
     if not rows or short is not None:

@@ -11,6 +11,7 @@ from apportion.cli.options import DataOptions
 from apportion.data import IGNORE, Interactions, Vocabulary
 from apportion.data.columns import ColumnChoice
 from apportion.data.sources import Place, name_of
+from apportion.data.vocabulary import shortened
 from apportion.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def onto(data: Interactions, task_ids: Vocabulary, path: Place) -> tuple[Interac
     codes = task_ids.match(data.task_ids)[data.tasks]
     known = codes >= 0
     if not known.any():
-        raise InputError(f"{name_of(path)}: the model knows none of its {data.n_tasks} items.", argument=None)
+        first, own = shortened(data.task_ids.id_of(0)), shortened(task_ids.id_of(0))
+        problem = f"the model knows none of its items, such as {first} (the model's first item is {own})"
+        raise InputError(f"{name_of(path)}: {problem}.", argument=None)
     moved = Interactions.from_codes(
         data.users[known], codes[known], data.values[known], user_ids=data.user_ids, task_ids=task_ids
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from apportion.data.columns import usually
-from apportion.data.sources import rows_as_text
+from apportion.data.sources import names_columns, rows_as_text
 from apportion.data.vocabulary import ids_of_texts, shortened
 from apportion.errors import InputError
 
@@ -24,7 +24,7 @@ def read_item_list(path: Path) -> list[int] | list[str]:
     """Read the ids in the first column of a file, as ids of data are read: integers only if all are written plainly."""
     rows = rows_as_text(path)
     ids = [row[0] for row in rows if row and row[0].strip()]
-    if ids and _is_header(ids[0], ids[1:]):
+    if ids and (names_columns(path) or _is_header(ids[0], ids[1:])):
         ids = ids[1:]
     if not ids:
         raise InputError(f"{path.name}: the first column has no item ids.", argument=None)
@@ -51,7 +51,7 @@ def read_known_items(path: Path, task_ids: Vocabulary, reporter: Reporter) -> li
             f"{path.name}: the model knows none of its items (the model's first item is {task_ids.id_of(0)!r}).",
             argument=None,
         )
-    unknown = len(cells) - len(known) - int(_is_header(cells[0], cells[1:]))
+    unknown = len(cells) - len(known) - int(names_columns(path) or _is_header(cells[0], cells[1:]))
     if unknown > 0:
         reporter.say(f"{path.name}: {unknown} of its items are unknown to the model; they were left out.")
     return known

@@ -70,6 +70,8 @@ class _SeveralTables:
     def held_kinds(self, names: Sequence[str]) -> dict[str, HeldKind]:
         first = self._parts[0]
         inside = first.table.held_kinds([name for name in names if name not in first.folders])
+        for part in self._parts[1:] if not self.untyped else ():
+            _refuse_unlike(first.label, inside, part)
         return {name: inside.get(name, "text") for name in names}
 
     def refuse_uneven(self, roles: Mapping[str, Candidates]) -> None:
@@ -101,6 +103,19 @@ class _SeveralTables:
         if part.table.untyped != self.untyped:
             problem = f"{part.label} and {first.label} are of different formats; expected one format for all files."
             raise InputError(problem, argument=None)
+
+
+def _refuse_unlike(label: str, kinds: Mapping[str, HeldKind], part: _PartOf) -> None:
+    """Refuse a column that cannot be read in one file and can in another: else the first would decide for all."""
+    own = part.table.held_kinds([name for name in kinds if name not in part.folders])
+    for name, kind in own.items():
+        if (kind == "other") != (kinds[name] == "other"):
+            problem = f"Column {name!r} holds {_in_words(kinds[name])} in {label} and {_in_words(kind)} in {part.label}"
+            raise InputError(f"{problem}; write it in one form in all files.", argument=None)
+
+
+def _in_words(kind: HeldKind) -> str:
+    return "what is no number, text or time" if kind == "other" else f"a {kind}"
 
 
 def open_several(files: Sequence[Found], how: Opening) -> OpenTable:

@@ -225,6 +225,11 @@ def rows_as_text(path: Path) -> list[list[str]]:
         return format_of(path).rows_as_text(path)
 
 
+def names_columns(path: Path) -> bool:
+    """Whether the first of `rows_as_text` is always the column names; text may have no such line."""
+    return not format_of(path).fallback
+
+
 def table_endings() -> tuple[str, ...]:
     """Return the endings of all known formats, in alphabetical order."""
     return tuple(sorted(ending for each in table_formats() for ending in each.endings))
@@ -243,8 +248,23 @@ def name_without_ending(file_name: str) -> str | None:
 
 
 def rows_of(table: pa.Table) -> list[list[str]]:
-    """Return the cells of a table as text, row by row, with the column names first."""
-    columns = [[str(cell) for cell in column.to_pylist()] for column in table.columns]
+    """Return the cells of a table as text, row by row, with the column names first. An empty cell is an empty text.
+
+    Cells read as they do in a column of ids or groups: 5 for 5.0. Lists and records are refused in the first column, of
+    ids, and are as Python writes them in others.
+    """
+    import pyarrow as pa
+
+    from apportion.data.arrow_columns import texts_of
+
+    def texts(place: int, column: pa.ChunkedArray) -> list[str]:
+        if place and pa.types.is_nested(column.type):
+            return [str(cell) for cell in column.to_pylist()]
+        cells = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        cells = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+        return [cell or "" for cell in texts_of(cells, table.column_names[place], 1).to_pylist()]
+
+    columns = [texts(place, column) for place, column in enumerate(table.columns)]
     return [list(table.column_names), *(list(row) for row in zip(*columns, strict=True))]
 
 
@@ -301,4 +321,8 @@ def format_of(path: Path) -> TableFormat:
     if path.is_file():
         with path.open("rb") as stream:
             beginning = stream.read(_BEGINNING_BYTES)
-    return next(each for each in table_formats() if each.recognises(path, beginning))
+    found = next(each for each in table_formats() if each.recognises(path, beginning))
+    named = [each.name for each in table_formats() if path.name.lower().endswith(each.endings) and not each.fallback]
+    if found.fallback and named and beginning:
+        raise InputError(f"The file is not in the format {named[0]}, although its name says so.", argument=None)
+    return found

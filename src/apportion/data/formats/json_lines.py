@@ -78,7 +78,8 @@ class _OpenJson:
         import pyarrow as pa
 
         seen = self._schema.field(name).type
-        return pa.float64() if kind == "number" and held_kind(seen) == "number" else seen
+        whole = held_kind(seen) == "number" and not pa.types.is_boolean(seen)
+        return pa.float64() if kind == "number" and whole else seen
 
     @contextmanager
     def _opened(self, schema: pa.Schema | None = None) -> Iterator[Any]:
