@@ -65,3 +65,43 @@ def test_a_cluster_of_noise_far_beyond_all_users_is_not_taken_for_users():
     noisy[1:9] = [6, 81, 175, 296, 469, 504, 198, 34]
     noisy[37:] = [41, 70, 48, 20]
     assert class_counts(noisy, 17.7, "norms", laplace=True)[12:].sum() < 1.0
+
+
+WHOLE = np.array([*range(1, 8), *(2.0 ** (k / 2) for k in range(6, 35))])  # of L1 norms that are whole numbers
+
+
+def rows_found(sizes, *, stddev, draws=40):
+    """Rows that are found over those there are, for each draw of Laplace noise in numbers of users by whole norm."""
+    true = np.bincount(np.searchsorted(WHOLE, sizes, side="right") - 1, minlength=len(WHOLE)).astype(float)
+    noise = np.random.default_rng(1).laplace(0, stddev / np.sqrt(2), (draws, len(WHOLE)))
+    return np.array([class_counts(true + each, stddev, "whole norms", laplace=True) @ WHOLE for each in noise]) / (
+        true @ WHOLE
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        np.minimum(np.random.default_rng(0).zipf(1.7, USERS), 50),
+        np.rint(np.exp(np.random.default_rng(0).normal(1.0, 1.5, USERS))).clip(1, 500),
+        np.random.default_rng(0).geometric(0.1, USERS),
+    ],
+    ids=["power law", "log-normal", "geometric"],
+)
+def test_long_tails_of_whole_norms_are_found_through_laplace_noise(sizes):
+    found = rows_found(sizes, stddev=STDDEV)
+    assert 0.8 < found.mean() < 1.25
+    assert found.min() > 0.6
+    assert found.max() < 1.5
+
+
+def test_a_tenth_of_all_users_with_thirty_rows_is_not_taken_for_noise():
+    """They stand out by sixteen deviations of Laplace noise."""
+    found = rows_found(np.repeat([1, 30], [2700, 300]), stddev=STDDEV)
+    assert found.min() > 0.8
+
+
+def test_whole_norms_that_end_have_no_tail_in_five_hundred_draws():
+    found = rows_found(np.random.default_rng(0).integers(1, 7, USERS), stddev=STDDEV, draws=500)
+    assert abs(found.mean() - 1) < 0.03
+    assert found.max() < 1.5

@@ -65,4 +65,4 @@ def test_slopes_bends_and_turns_are_in_proportion_to_what_users_differ():
     apart = np.sqrt(DOUBTED.spreads)
     for each in (DOUBTED.bent, DOUBTED.wanders):
         assert np.ptp(each / apart) == pytest.approx(0, abs=1e-12)
-    assert DOUBTED.slopes.max() / DOUBTED.slopes.min() == pytest.approx(np.sqrt(60) * 0.7 / 0.03)
+    assert DOUBTED.slopes.max() / DOUBTED.slopes.min() == pytest.approx(np.sqrt(60) * 1.0 / 0.03)

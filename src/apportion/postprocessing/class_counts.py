@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Kind = Literal["sizes", "rough sizes", "distances", "norms", "lengths"]
+Kind = Literal["sizes", "rough sizes", "distances", "norms", "whole norms", "lengths"]
 
 _LEFT, _RIGHT = (0.5, 1.0, 2.0, 3.0), (0.3, 0.5, 0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6)  # spreads of shapes, in octaves
 _MODEST = 0.35  # by which the logarithm of a shape's prior falls with every octave of large sizes
@@ -39,9 +39,9 @@ _RARER = 1.0  # by which it is lower still, for rough sizes
 _HEAVY, _LIGHT = 1.5, 0.5  # by which it falls with every octave of their right spread, and from which spread on
 ROUGH = 0.25  # relative standard deviation of numbers of users by size around a shape
 # standard deviations of noise that an odd count must stand out by, near other users and far from them
-_NEAR = {"sizes": 3.0, "rough sizes": 3.0, "distances": 2.0, "norms": 2.0, "lengths": 2.0}
-_FAR = {"sizes": 6.0, "rough sizes": 6.0, "distances": 6.0, "norms": 6.0, "lengths": 5.0}
-_FAR_LAPLACE = 14.0  # the same where noise is Laplace noise: as likely as 6 of normal noise
+_NEAR = {"sizes": 3.0, "rough sizes": 3.0, "distances": 2.0, "norms": 2.0, "whole norms": 3.0, "lengths": 2.0}
+_FAR = {"sizes": 6.0, "rough sizes": 6.0, "distances": 6.0, "norms": 6.0, "whole norms": 10.0, "lengths": 5.0}
+_FAR_LAPLACE = 14.0  # the same where noise is Laplace noise, but of whole norms: as likely as 6 of normal noise
 _TOGETHER = 12.5  # log-likelihood that a second shape must gain: five standard deviations of normal noise
 _PER_OCTAVE = 1.4  # that it must gain more for every octave beyond the near ones, where a wrong one costs twice as much
 _BEST = 30  # of the first shapes, and of the second, whose pairs are kept
@@ -50,7 +50,13 @@ _LEAST_WEIGHT = 1e-4  # of all, that a shape is kept
 _REACH = 3  # octaves beyond nine tenths of the users that are near
 _LONG = 5.0  # a further left spread of rough sizes
 _WIDE, _PER_WIDE = (3.4, 4.4), 1.0  # further spreads of L1 norms, whose first classes are narrow; and what each costs
-_PER_CLASS = 1.5  # deviations by which L1 norms of the next class beyond the near ones must stand out more
+_PER_CLASS = {
+    "norms": 1.5,
+    "whole norms": 1.0,
+}  # deviations by which the next class beyond the near ones must stand out more
+_NARROW, _FURTHER, _LONGER = 0.1, (2.9, 3.2, 3.6, 4.0, 4.4, 4.8), 3.2  # further spreads of whole norms; which cost
+_WHOLE = 7  # classes of whole norms that hold one number each; further ones are half octaves
+_FINITE = 2.6  # the longest tail of whole norms that falls by a constant factor, in half octaves: norms have a mean
 _NONE = 1e6  # how much better users must fit than nobody: Laplace noise alone does in one of a hundred releases
 
 
@@ -93,16 +99,15 @@ def likely_counts(noisy: Floats, stddev: float, kind: Kind, *, laplace: bool = F
     each = fits + rough / (rough + max(stddev**2, 1e-300)) * (noisy - fits)
     fitted = weights @ each
     odd = noisy - fitted
-    least = _least_odd(fitted, kind, _FAR_LAPLACE if laplace else _FAR[kind]) * stddev
-    with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
-        believed = np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
+    far = _FAR_LAPLACE if laplace and kind != "whole norms" else _FAR[kind]
+    believed = _believed(odd, _least_odd(fitted, kind, far) * stddev, stddev, kind)
     kept = weights > _LEAST_WEIGHT
     found = LikelyCounts(
         np.maximum(fitted + believed * odd, 0.0),
         np.maximum(each[kept] + believed * (noisy - each[kept]), 0.0),
         weights[kept] / weights[kept].sum(),
     )
-    return _with_others(found, noisy, stddev, kind, laplace) if kind in ("norms", "lengths") else found
+    return _with_others(found, noisy, stddev, kind, laplace) if "norms" in kind or kind == "lengths" else found
 
 
 def _with_others(first: LikelyCounts, noisy: Floats, stddev: float, kind: Kind, laplace: bool) -> LikelyCounts:
@@ -129,6 +134,19 @@ def _log_fits(misfits: Floats, rough: Floats, stddev: float) -> Floats:
         return np.asarray(-(np.square(misfits) / variances + np.log(variances)).sum(axis=1) / 2)
     squares = np.square(misfits).sum(axis=1)
     return np.asarray(-squares / max(stddev**2, float(squares.min()) / misfits.shape[1]) / 2)
+
+
+def _believed(odd: Floats, least: Floats, stddev: float, kind: Kind) -> Floats:
+    """Return which part of what counts are off a shape is taken for users.
+
+    Of whole norms, it is how likely users are, rather than Laplace noise, if both are as likely at the least that must
+    stand out; and nothing below that, where a small part of a user of a huge norm would be many rows.
+    """
+    if kind == "whole norms":
+        likelier = math.sqrt(2) * (np.abs(odd) - least) / max(stddev, 1e-100)
+        return np.where(likelier >= 0, 1 / (1 + np.exp(-np.clip(likelier, 0.0, 500.0))), 0.0)
+    with np.errstate(over="ignore"):  # a count that does not stand out at all is not used
+        return np.clip(1 - np.square(least) / np.maximum(np.square(odd), 1e-300), 0.0, 1.0)
 
 
 def hidden_users(stddev: float, *, laplace: bool) -> int:
@@ -166,32 +184,57 @@ def _last_near(fitted: Floats) -> int:
 def _least_odd(fitted: Floats, kind: Kind, far: float) -> Floats:
     """Return, for each class, by how many standard deviations a count must stand out."""
     beyond = np.arange(len(fitted)) - _last_near(fitted)
-    if kind == "norms":
-        return np.clip(_NEAR[kind] + _PER_CLASS * beyond, _NEAR[kind], far)
+    if "norms" in kind:
+        return np.clip(_NEAR[kind] + _PER_CLASS[kind] * beyond, _NEAR[kind], far)
     return np.where(beyond <= 0, _NEAR[kind], far)
 
 
 @cache
 def _shapes(classes: int, kind: Kind) -> tuple[Floats, Floats]:
-    """Return distributions over the classes, and the logarithm of the prior weight of each."""
+    """Return distributions over the classes, and the logarithm of the prior weight of each.
+
+    Whole norms have those over their classes, for users of a few rows, and those over their logarithm, which are finer.
+    """
+    if kind != "whole norms":
+        return _shapes_over(classes, kind)
+    each = _shapes_over(classes, "norms"), _shapes_over(classes, kind)
+    return np.concatenate([each[0][0], each[1][0]]), np.concatenate([each[0][1], each[1][1]])
+
+
+def _shapes_over(classes: int, kind: Kind) -> tuple[Floats, Floats]:
+    """Return the same for one scale."""
     from scipy.special import ndtr
 
-    sized, rough = "sizes" in kind, kind == "rough sizes"
-    tails = (0.0, 1.0) if sized else (0.0,)
+    sized, rough, whole = "sizes" in kind, kind == "rough sizes", kind == "whole norms"
+    tails = (0.0, 1.0) if sized or whole else (0.0,)
     cuts = (np.inf, _CUT) if kind == "lengths" else (np.inf,)
-    lefts = (*_LEFT, _LONG) if rough else _LEFT
-    rights = (*_RIGHT, *_WIDE) if kind == "norms" else _RIGHT
+    lefts = (*_LEFT, _LONG) if rough else (_NARROW, *_LEFT) if whole else _LEFT
+    further = (_NARROW, *_FURTHER) if whole else _WIDE if kind == "norms" else ()
+    rights = (*_RIGHT, *further)
+    bounds, starts = _bounds(classes, whole=whole)
     middles, left, right, long, cut = (
-        np.ravel(grid)[:, None]
-        for grid in np.meshgrid(np.arange(-1, classes, 0.5), lefts, rights, tails, cuts, indexing="ij")
+        np.ravel(grid)[:, None] for grid in np.meshgrid(starts, lefts, rights, tails, cuts, indexing="ij")
     )
-    ends = np.arange(1, classes) - middles
+    ends = bounds - middles
     normal = np.minimum((2 * ndtr(ends / right) - 1) / (2 * ndtr(cut) - 1), 1.0)
     beyond = np.where(long > 0, -np.expm1(-np.maximum(ends, 0.0) / right), normal)
     halves = np.where(ends < 0, left * ndtr(ends / left), left / 2 + right / 2 * beyond)
     below = halves * 2 / (left + right)
     shapes = np.diff(np.concatenate([0 * middles, below, 0 * middles + 1], axis=1), axis=1)
     steep = np.maximum(middles + right - 3, 0.0)[:, 0] if sized else 0 * middles[:, 0]
-    wide = np.maximum(right - _RIGHT[-1], 0.0)[:, 0]
+    wide = np.maximum(right - (_LONGER if whole else _RIGHT[-1]), 0.0)[:, 0]
     heavy = rough * (_HEAVY * np.maximum(right - _LIGHT, 0.0) + _RARER * long)[:, 0]
-    return shapes, -_MODEST * steep - _RARE * long[:, 0] - _PER_WIDE * wide - heavy
+    rare = (_RARE if sized else _RARER) * long[:, 0]
+    kept = (long * right <= (_FINITE if whole else np.inf))[:, 0]
+    return shapes[kept], (-_MODEST * steep - rare - _PER_WIDE * wide - heavy)[kept]
+
+
+def _bounds(classes: int, *, whole: bool) -> tuple[Floats, Floats]:
+    """Return where classes end, without the last, and the middles of shapes, in units of a class.
+
+    Classes of whole norms begin with single numbers. Their ends are in half octaves, from the norm 1 on.
+    """
+    if not whole:
+        return np.arange(1.0, classes), np.arange(-1, classes, 0.5)
+    single = 2 * np.log2(np.arange(_WHOLE) + 1.5)
+    return np.append(single, single[-1].round() + 1 + np.arange(classes - _WHOLE - 1)), np.arange(-2.0, classes)

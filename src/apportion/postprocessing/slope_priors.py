@@ -5,8 +5,9 @@ much users of one size may differ. A class is off the line by what its few users
 the line is steep. In a stratum, users are not spread over sizes as the likely shape says. So its mean may be off too,
 by part of what an octave changes.
 
-For intervals, slopes, bends and turns are parts of the standard deviation between users of one size: where users differ
-much, classes of users do, too. In 23 of 24 real sets the slope was from 0 to 0.6 of it, in one with 19 users 1.9.
+For intervals, slopes and bends are parts of the standard deviation between users of one size: where users differ much,
+classes of users do, too. In 23 of 24 real sets the slope was from 0 to 0.6 of it, in one with 19 users 1.9. A line may
+be steep, but does not turn: turns make all intervals wider, steep lines only those where values go with sizes.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ Floats = NDArray[np.float64]
 _UNKNOWN = 0.2  # prior standard deviation of a mean on a scale from 0 to 1
 _STEEP = (0.002, 0.01, 0.03, 0.1)  # prior standard deviations of what an octave of sizes changes
 _APART = (1.0, 6.0, 30.0)  # variances of users of one size, over what is usual
-_RELATED, _RELATED_LIKELY = (0.03, 0.1, 0.3, 0.7), (0.25, 0.25, 0.3, 0.2)  # slopes, over what users of one size differ
+_RELATED, _RELATED_LIKELY = (0.03, 0.1, 0.3, 1.0), (0.3, 0.25, 0.25, 0.2)  # slopes, over what users of one size differ
 _DIFFER, _DIFFER_LIKELY = (0.5, 2.0, 6.0, 30.0), (0.3, 0.35, 0.15, 0.2)  # with these variances, over what is usual
-_RELATED_BENT, _RELATED_WANDERS = 0.15, 0.2  # the same for what classes are off the line, and for its turns
+_RELATED_BENT = 0.05  # the same for what classes are off the line
 _BEND, _UNLIKE = 0.25, 0.2  # parts of a slope by which classes are off the line, and strata off their classes
 
 
@@ -60,7 +61,7 @@ class SlopePriors:
         spreads, slopes = (np.ravel(grid) for grid in np.meshgrid(_DIFFER, _RELATED, indexing="ij"))
         differ = np.sqrt(spreads * OF_USERS)
         likely = np.outer(_DIFFER_LIKELY, _RELATED_LIKELY).ravel()
-        return cls(slopes * differ, spreads, likely, _RELATED_BENT * differ, _RELATED_WANDERS * differ)
+        return cls(slopes * differ, spreads, likely, _RELATED_BENT * differ, np.zeros(len(slopes)))
 
     def given(self, log_fits: Floats) -> SlopePriors:
         """Return the priors, weighed by how well each fits."""

@@ -23,7 +23,7 @@ from apportion.data.users import UserParts
 from apportion.engines import Engine, add_up_one
 from apportion.estimators.contributions import release_noisy
 from apportion.estimators.counts import release_overview
-from apportion.postprocessing.class_counts import chance_of_nobody, class_counts, likely_counts
+from apportion.postprocessing.class_counts import Kind, chance_of_nobody, class_counts, likely_counts
 from apportion.postprocessing.norm_caps import Norms, Ratios
 from apportion.privacy import Session, Share
 from apportion.privacy.contributions import ClippedParts, GroupBoxes, GroupMoments, GroupSums, NormClasses
@@ -148,14 +148,17 @@ def noise_of(statistics: int, share: Share) -> float:
 def _boxed_norms(noisy: Floats, stddev: float, edges: Floats, exact: int) -> UsersNorms:
     """L1 norms of all users, and what those with more than one in some group may be of the total."""
     alone, beyond = np.split(noisy, 2)
-    norms = Norms.of(likely_counts(alone + beyond, math.sqrt(2) * stddev, "norms", laplace=True), edges, None, exact)
+    norms = Norms.of(
+        likely_counts(alone + beyond, math.sqrt(2) * stddev, "whole norms", laplace=True), edges, None, exact
+    )
     nobody = chance_of_nobody(beyond, stddev)
     hidden = _HIDDEN * stddev / max(float(norms.counts.sum()), 1.0)  # of users, by noise
     return UsersNorms(norms, None, (_AT_LEAST + 1 - nobody) * hidden if nobody >= _LIKELY else None)
 
 
 def _norms(noisy: Floats, stddev: float, edges: Floats, exact: int, *, pure: bool) -> UsersNorms:
-    likely = likely_counts(noisy[: len(edges)], stddev, "norms" if pure else "lengths", laplace=pure)
+    kind: Kind = "lengths" if not pure else "whole norms" if exact else "norms"
+    likely = likely_counts(noisy[: len(edges)], stddev, kind, laplace=pure)
     ratio = None if pure else float(noisy[len(edges)]) * _MOST_RATIO / max(float(likely.mean.sum()), 1.0)
     held = None if ratio is None else float(np.clip(ratio, 1.0, _MOST_RATIO))
     norms = Norms.of(likely, edges, held, exact)
