@@ -20,7 +20,7 @@ from apportion.linalg.threads import thread_count
 Narrow = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-_SMALL = 1 << 22  # products up to this are not worth a second thread
+_SMALL = 1 << 24  # products up to this are not worth a second thread
 _ADDRESSES = ("offsets", "incoming", "outgoing", "factors", "squares", "total", "of_ones", "ones_total")
 
 
@@ -56,7 +56,8 @@ class UnitProducts:
     """
 
     def __init__(self, offsets: NDArray[np.int64], outgoing: Narrow, incoming: Narrow | None) -> None:
-        if not (_are_rows(outgoing, offsets) and (incoming is None or _are_rows(incoming, offsets))):
+        positions = int(offsets[-1])
+        if not (_are_rows(outgoing, positions) and (incoming is None or _are_rows(incoming, positions))):
             raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
         if offsets.dtype != np.int64 or offsets[0] or not offsets.flags.c_contiguous:
             raise InputError("Expected contiguous int64 offsets that start with 0.", argument="offsets")
@@ -143,9 +144,9 @@ def squares_of_look_ups(outgoing: Narrow, rows: NDArray[np.int64], rounding: flo
     return result
 
 
-def _are_rows(held: Narrow, offsets: NDArray[np.int64]) -> bool:
-    one_each = held.ndim == 2 and len(held) == offsets[-1]
-    return bool(one_each and held.dtype == np.float32 and held.flags.c_contiguous)
+def _are_rows(held: Narrow, positions: int) -> bool:
+    one_each = held.ndim == 2 and len(held) == positions
+    return one_each and held.dtype == np.float32 and held.flags.c_contiguous
 
 
 def _fits(total: Floats, shape: tuple[int, ...]) -> bool:
