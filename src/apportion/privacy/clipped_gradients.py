@@ -203,9 +203,11 @@ class GradientTotal(Hidden):
 
     def _on_gpu(self) -> bool:
         """Whether the sum is on a GPU, which may still be at work on it."""
+        if not self._tables:
+            return self._total is not None and not isinstance(self._total, np.ndarray) and _asynchronous(self._total)
         held = [] if self._total is None else [self._total]
-        held += [table.numbers for table in (self._tables or {}).values()]
-        return bool(held) and not any(isinstance(each, np.ndarray) or not _asynchronous(each) for each in held)
+        held += [table.numbers for table in self._tables.values()]
+        return not any(isinstance(each, np.ndarray) or not _asynchronous(each) for each in held)
 
     def _begun(self) -> Callable[[], NDArray[np.float64] | MostlyZero]:
         """Begin to copy the sum to the host, as it is now; return what waits for it and lays it in order."""

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from apportion.training.held_passes import HeldPasses
-from apportion.training.layers import version_of
+from apportion.training.module_state import version_of
 from apportion.training.padding import PaddedPass
 from apportion.training.units import Units
 

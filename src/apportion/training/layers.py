@@ -25,6 +25,7 @@ from apportion.training.by_row import ByRow, cheaper_by_row
 from apportion.training.fused import LayerRows, RowProducts, by_rows, few_positions
 from apportion.training.groups import Groups
 from apportion.training.in_a_row import layers_in_a_row
+from apportion.training.module_state import version_of
 from apportion.training.on_gpu import Joined, JoinedRows, joins
 
 Passed = tuple[nn.Module, Tensor, Tensor]
@@ -146,11 +147,6 @@ class LayerFactors:
         finally:
             for hook in hooks:
                 hook.remove()
-
-
-def version_of(values: Tensor) -> int:
-    """Return how often a tensor was written to, as far as torch counts it."""
-    return 0 if values.is_inference() else int(values._version)
 
 
 def _trained(layer: nn.Module) -> bool:

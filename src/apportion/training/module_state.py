@@ -56,6 +56,11 @@ def parts_of(module: nn.Module) -> list[nn.Module]:
     return list(found)
 
 
+def version_of(values: Tensor) -> int:
+    """Return how often a tensor was written to, as far as torch counts it."""
+    return 0 if values.is_inference() else int(values._version)
+
+
 def forget_gradients(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
     """Clear all gradients, so that the optimizer uses released ones alone."""
     for part in parts_of(module):

@@ -24,6 +24,7 @@ from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 from apportion.training.checkpoints import identity_of
 from apportion.training.dropout import row_numbers, with_numbers
+from apportion.training.module_state import version_of
 from apportion.training.reading import Column, columns_of
 from apportion.training.structured import Layout
 
@@ -72,7 +73,7 @@ class Units:
     @property
     def version(self) -> int:
         """How often the rows were written to, as far as torch counts it."""
-        return sum(0 if held.is_inference() else held._version for held in (self._inputs, self._targets))
+        return version_of(self._inputs) + version_of(self._targets)
 
     def numbered(self) -> Self:
         """Return the same units with one more column of inputs: a number for each row, for masks of dropout."""
