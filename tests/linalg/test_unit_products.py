@@ -177,3 +177,23 @@ def test_look_ups_that_the_kernel_cannot_read_are_refused():
     ):
         with pytest.raises(InputError, match="one for each position"):
             squares_of_look_ups(outgoing, rows_, 0.0)
+
+
+def test_sums_have_one_order_with_any_number_of_threads_and_beside_any_columns():
+    """Whole runs of columns are loaded at once, the rest number by number; both start from what is there."""
+    a, b = rows(83, 0), rows(27, 1)
+    start = np.random.default_rng(2).standard_normal((27, 83))
+    kept = []
+    for threads in (1, 2, 5):
+        products, total, ones = UnitProducts(OFFSETS, b, a), start.copy(), np.zeros(27)
+        products._threads = threads
+        assert products.add_clipped(total, 3.0, 1e-4, ones)
+        kept.append((total.tobytes(), ones.tobytes(), products.squares(1e-4).tobytes()))
+    assert len(set(kept)) == 1
+    both = [square.astype(float) for square in UnitProducts(OFFSETS, b, a).squares_of_both(1e-4)]
+    factors = 1 / np.maximum(np.sqrt(both[0] + both[1]), 3.0) * 3.0
+    scaled = np.repeat(factors, SIZES)[:, None] * b.astype(float)
+    expected = start.copy()
+    for one, other in zip(scaled, a.astype(float), strict=True):
+        expected += one[:, None] * other
+    assert expected.tobytes() == kept[0][0]

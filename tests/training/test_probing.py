@@ -13,7 +13,7 @@ from apportion.privacy import Budget, SeededNoise
 from apportion.privacy.clipped_gradients import GradientTotal
 from apportion.training import DPSGD, ExampleRows, ExampleSession, PrivateGradients, PrivateTrainer, Watch
 from apportion.training.layers import LayerFactors
-from apportion.training.module_state import unchanged
+from apportion.training.module_state import parts_of, unchanged
 from apportion.training.per_unit import FunctionalGradients, gradient_way
 from training.odd_models import Applied, Encoded, Places, Recurrent, Remembering, Rescaling, Tied, Twice
 
@@ -273,3 +273,15 @@ def test_modules_with_backward_hooks_do_not_share_a_backward_pass():
     module[0].register_full_backward_hook(lambda part, inward, outward: None)
     with pytest.raises(InputError, match=r"gives gradients row by row"):
         gradient_way(module, squares, ROWS, ONES)
+
+
+def test_parts_come_in_the_order_of_modules_and_each_once():
+    shared, again = nn.Linear(2, 2), nn.Sequential(nn.ReLU())
+    module = nn.ModuleDict({
+        "one": nn.Sequential(shared, again, nn.ModuleList([shared, nn.Tanh()])),
+        "two": nn.Sequential(again, nn.Sequential(nn.Linear(2, 2), shared)),
+    })  # fmt: skip
+    module["one"].register_module("none", None)
+    found = parts_of(module)
+    assert len(found) == 10
+    assert [id(part) for part in found] == [id(part) for part in module.modules()]

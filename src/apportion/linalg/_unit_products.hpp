@@ -128,33 +128,40 @@ inline void unit_squares(const ProductArguments& task, int threads) {
 // total[m, k .. k + 2 kLanes] += sum_t scaled[t, m] a[t, k ..] for `Rows` values of m
 template <int Rows>
 inline void add_columns(const ProductArguments& task, const double* scaled, Index n, Index m, Index k) {
-    const Index here = std::min<Index>(2 * kLanes, task.columns - k);
+    const Index columns = task.columns, rows = task.rows, here = std::min<Index>(2 * kLanes, columns - k);
+    const bool whole = here == 2 * kLanes;
+    double* const total = task.total + m * columns + k;
     Lanes sums[Rows][2];
-    double held[2 * kLanes];
+    double held[2 * kLanes] = {};
     UNROLL for (int r = 0; r < Rows; ++r) {
-        std::fill(held, held + 2 * kLanes, 0.);
-        std::copy(task.total + (m + r) * task.columns + k, task.total + (m + r) * task.columns + k + here, held);
-        sums[r][0] = Lanes::load(held);
-        sums[r][1] = Lanes::load(held + kLanes);
+        if (!whole) std::copy(total + r * columns, total + r * columns + here, held);
+        const double* const from = whole ? total + r * columns : held;
+        sums[r][0] = Lanes::load(from);
+        sums[r][1] = Lanes::load(from + kLanes);
     }
-    auto step = [&](Index t, Lanes one, Lanes two) INLINE_LAMBDA {
-        UNROLL for (int r = 0; r < Rows; ++r) {
-            const double factor = scaled[t * task.rows + m + r];
-            sums[r][0] = sums[r][0] + one * factor;
-            sums[r][1] = sums[r][1] + two * factor;
-        }
-    };
     const float* row = task.incoming + k;
-    if (here == 2 * kLanes) {
-        for (Index t = 0; t < n; ++t, row += task.columns) step(t, widened(row), widened(row + kLanes));
+    const double* factors = scaled + m;
+    auto step = [&](Lanes one, Lanes two) INLINE_LAMBDA {
+        UNROLL for (int r = 0; r < Rows; ++r) {
+            sums[r][0] = sums[r][0] + one * factors[r];
+            sums[r][1] = sums[r][1] + two * factors[r];
+        }
+        row += columns;
+        factors += rows;
+    };
+    if (whole) {
+        for (Index t = 0; t < n; ++t) {
+            __builtin_prefetch(row + 2 * kLanes);  // of the next columns, which are added up in the next call
+            step(widened(row), widened(row + kLanes));
+        }
     } else {
-        for (Index t = 0; t < n; ++t, row += task.columns)
-            step(t, widened(row, here), widened(row + kLanes, std::max<Index>(here - kLanes, 0)));
+        for (Index t = 0; t < n; ++t) step(widened(row, here), widened(row + kLanes, std::max<Index>(here - kLanes, 0)));
     }
     UNROLL for (int r = 0; r < Rows; ++r) {
-        sums[r][0].store(held);
-        sums[r][1].store(held + kLanes);
-        std::copy(held, held + here, task.total + (m + r) * task.columns + k);
+        double* const to = whole ? total + r * columns : held;
+        sums[r][0].store(to);
+        sums[r][1].store(to + kLanes);
+        if (!whole) std::copy(held, held + here, total + r * columns);
     }
 }
 

@@ -148,8 +148,18 @@ def use_instruction_set(name: str) -> Iterator[None]:
         _level.reset(token)
 
 
+def address(array: NDArray[Any]) -> int:
+    """Return where the numbers of a contiguous array are."""
+    try:
+        quickly = ctypes.c_char.from_buffer(array)  # type: ignore[arg-type]  # in a third of the time of other ways
+        return ctypes.addressof(quickly)
+    except (BufferError, TypeError, ValueError):  # read-only, or empty
+        found: int = array.__array_interface__["data"][0]
+        return found
+
+
 def _address(array: NDArray[Any] | None) -> int | None:
-    return None if array is None else array.__array_interface__["data"][0]  # faster than `array.ctypes.data`
+    return None if array is None else address(array)
 
 
 def segments(

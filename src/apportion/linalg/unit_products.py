@@ -7,7 +7,6 @@ exact in float64. All sums are float64, in an order that depends on nothing but 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 from apportion.errors import InputError
 from apportion.linalg import kernel
 from apportion.linalg.backend import active_backend
+from apportion.linalg.kernel import address
 from apportion.linalg.threads import thread_count
 
 Narrow = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-_SMALL = 1 << 22  # products up to this are not worth a second thread
+_SMALL = 1 << 24  # products up to this are not worth a second thread
 _ADDRESSES = ("offsets", "incoming", "outgoing", "factors", "squares", "total", "of_ones", "ones_total")
 
 
@@ -56,15 +56,16 @@ class UnitProducts:
     """
 
     def __init__(self, offsets: NDArray[np.int64], outgoing: Narrow, incoming: Narrow | None) -> None:
-        if not (_are_rows(outgoing, offsets) and (incoming is None or _are_rows(incoming, offsets))):
+        positions = int(offsets[-1])
+        if not (_are_rows(outgoing, positions) and (incoming is None or _are_rows(incoming, positions))):
             raise InputError("Expected contiguous float32 rows, one for each position.", argument=None)
         if offsets.dtype != np.int64 or offsets[0] or not offsets.flags.c_contiguous:
             raise InputError("Expected contiguous int64 offsets that start with 0.", argument="offsets")
         self._held = (offsets, outgoing, incoming)
         self._shape = (outgoing.shape[1], 1 if incoming is None else incoming.shape[1])
         self._arguments = _Arguments(
-            len(offsets) - 1, *self._shape, _address(offsets), None if incoming is None else _address(incoming),
-            _address(outgoing),
+            len(offsets) - 1, *self._shape, address(offsets), None if incoming is None else address(incoming),
+            address(outgoing),
         )  # fmt: skip
         self._threads = 1 if outgoing.size * self._shape[1] < _SMALL else thread_count()
 
@@ -75,7 +76,7 @@ class UnitProducts:
     def squares_of_both(self, rounding: float) -> tuple[Floats, Floats]:
         """Return the same, and what it would be with a column of ones for the incoming rows."""
         result = np.empty((2, self._arguments.n_units))
-        squares = _address(result)
+        squares = address(result)
         self._arguments.squares, self._arguments.of_ones = squares, squares + result.strides[0]
         self._arguments.rounding = rounding
         kernel.unit_products(self._arguments, "squares", threads=self._threads)
@@ -94,8 +95,8 @@ class UnitProducts:
         if factors.shape != (self._arguments.n_units,) or factors.dtype != np.float64:
             raise InputError("Expected a float64 factor for each unit beside the total.", argument="factors")
         weights = np.ascontiguousarray(factors)
-        self._arguments.total, self._arguments.factors = _address(total), _address(weights)
-        self._arguments.ones_total = None if ones is None else _address(ones)
+        self._arguments.total, self._arguments.factors = address(total), address(weights)
+        self._arguments.ones_total = None if ones is None else address(ones)
         kernel.unit_products(self._arguments, "sums", threads=self._threads)
 
     def add_clipped(self, total: Floats, inner: float, rounding: float, ones: Floats | None) -> bool:
@@ -111,10 +112,10 @@ class UnitProducts:
             raise InputError("Expected contiguous float64 totals of the shape of the sums.", argument="total")
         held = self._arguments
         working = np.empty((3, held.n_units))
-        squares, step = _address(working), working.strides[0]
+        squares, step = address(working), working.strides[0]
         held.squares, held.factors, held.rounding, held.inner = squares, squares + step, rounding, inner
-        held.total = _address(total)
-        held.of_ones, held.ones_total = (None, None) if ones is None else (squares + 2 * step, _address(ones))
+        held.total = address(total)
+        held.of_ones, held.ones_total = (None, None) if ones is None else (squares + 2 * step, address(ones))
         return kernel.unit_products(held, "clipped", threads=self._threads) is None
 
 
@@ -136,26 +137,20 @@ def squares_of_look_ups(outgoing: Narrow, rows: NDArray[np.int64], rounding: flo
                 "Expected contiguous float32 numbers and int64 rows, one for each position.", argument=None
             )
     result, offsets = np.empty(n_units), np.arange(n_units + 1) * positions
-    arguments = _Arguments(n_units, width, 1, _address(offsets), None, _address(outgoing), None, _address(result))
-    arguments.rounding, arguments.looked_up = rounding, _address(rows)
+    arguments = _Arguments(n_units, width, 1, address(offsets), None, address(outgoing), None, address(result))
+    arguments.rounding, arguments.looked_up = rounding, address(rows)
     threads = 1 if outgoing.size * positions < _SMALL else thread_count()
     kernel.unit_products(arguments, "squares", threads=threads)
     return result
 
 
-def _are_rows(held: Narrow, offsets: NDArray[np.int64]) -> bool:
-    one_each = held.ndim == 2 and len(held) == offsets[-1]
-    return bool(one_each and held.dtype == np.float32 and held.flags.c_contiguous)
+def _are_rows(held: Narrow, positions: int) -> bool:
+    one_each = held.ndim == 2 and len(held) == positions
+    return one_each and held.dtype == np.float32 and held.flags.c_contiguous
 
 
 def _fits(total: Floats, shape: tuple[int, ...]) -> bool:
     return total.shape == shape and total.dtype == np.float64 and total.flags.c_contiguous
-
-
-def _address(array: NDArray[Any]) -> int:
-    """Return where the numbers are; faster than `array.ctypes.data`."""
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def available() -> bool:

@@ -47,7 +47,7 @@ class Budget:
             raise InputError(
                 f"Expected a part for keys from 0 to delta = {self.delta}, got {self.keys_delta}.", argument="delta"
             )
-        object.__setattr__(self, "_mu", None if self.pure else gaussian.mu_of(self.epsilon, self.noise_delta))
+        object.__setattr__(self, "_mu", gaussian.mu_of(self.epsilon, self.noise_delta) if self.noise_delta else None)
 
     @property
     def noise_delta(self) -> float:
@@ -57,7 +57,7 @@ class Budget:
     @property
     def pure(self) -> bool:
         """Whether no δ is left for noise."""
-        return self.noise_delta == 0
+        return self._mu is None
 
     @property
     def mu(self) -> float:

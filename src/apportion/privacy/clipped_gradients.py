@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -163,7 +164,7 @@ class GradientTotal(Hidden):
     def sealed(self) -> BoundedSum:
         """Return the sum so far, hidden and flat, with the sensitivity that its clipping gives it."""
         scales = None if self._scales is None else [_flat(held) for held in self._scales]
-        text = f"each unit's whole gradient clipped to norm {self._clip_norm:g}"
+        text = _clipped_to(self._clip_norm)
         if scales is not None:
             text += " in units of the relative noise"
         extra = self._extra()
@@ -198,14 +199,15 @@ class GradientTotal(Hidden):
     @property
     def _size(self) -> int:
         """The number of coordinates of the gradient."""
-        return sum(math.prod(shape) for shape in self._shapes)
+        return sum(map(math.prod, self._shapes))
 
     def _on_gpu(self) -> bool:
         """Whether the sum is on a GPU, which may still be at work on it."""
-        tables = (table.numbers for table in (self._tables or {}).values())
-        held = [each for each in (self._total, *tables) if each is not None]
-        tensors = [each for each in held if not isinstance(each, np.ndarray)]
-        return bool(tensors) and len(tensors) == len(held) and all(map(_asynchronous, tensors))
+        if not self._tables:
+            return self._total is not None and not isinstance(self._total, np.ndarray) and _asynchronous(self._total)
+        held = [] if self._total is None else [self._total]
+        held += [table.numbers for table in self._tables.values()]
+        return not any(isinstance(each, np.ndarray) or not _asynchronous(each) for each in held)
 
     def _begun(self) -> Callable[[], NDArray[np.float64] | MostlyZero]:
         """Begin to copy the sum to the host, as it is now; return what waits for it and lays it in order."""
@@ -368,6 +370,12 @@ class RowCounts(Hidden):
         return BoundedSum(_KEY, self._counts, 1.0, text, neighbours=self._neighbours)
 
 
+@lru_cache(maxsize=16)
+def _clipped_to(norm: float) -> str:
+    """Return the derivation in words; mostly the same at every step, and longer to write than to find."""
+    return f"each unit's whole gradient clipped to norm {norm:g}"
+
+
 def _factors(squares: Any, inner: float, real: Any | None) -> tuple[Any, Any | None, Any]:
     """Return lengths, which units are kept (None: all), and factors: those that clip, and 0 for units not kept."""
     norms = squares.double().clamp_min(0).sqrt_()
@@ -409,5 +417,5 @@ def number_of_units(n_units: int, neighbours: Neighbours) -> BoundedSum:
 
 def _flat(values: Any) -> NDArray[np.float64]:
     """Return float64 numbers, flat; those of an array, or of a tensor on the processor, without a copy."""
-    held = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+    held = values if isinstance(values, np.ndarray) else values.numpy(force=True)
     return np.asarray(held, np.float64).reshape(-1)

@@ -226,12 +226,15 @@ class Stage:
         >>> Stage(round=2, step=5).text
         'round 2, step 5'
         """
-        return ", ".join(f"{name} {number}" for name, number in self.as_dict().items())
+        return ", ".join([f"{name} {number}" for name, number in self._numbers if number is not None])
 
     def as_dict(self) -> dict[str, int]:
         """Return the numbers that apply, by name."""
-        numbers = {"round": self.round, "step": self.step, "draw": self.draw}
-        return {name: number for name, number in numbers.items() if number is not None}
+        return {name: number for name, number in self._numbers if number is not None}
+
+    @property
+    def _numbers(self) -> tuple[tuple[str, int | None], ...]:
+        return ("round", self.round), ("step", self.step), ("draw", self.draw)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def require_plannable(mechanism: PlannedMechanism, steps: int, budget: Budget, n
 
 def require_neighbours(name: str, stated: Neighbours, neighbours: Neighbours) -> None:
     """Refuse a release whose sensitivity is for other neighbours than the session's."""
-    if stated != neighbours:
+    if stated is not neighbours and stated != neighbours:
         raise BudgetError(
             f"Release {name!r} has a sensitivity for the neighbours {stated.relation!r}; this session has the "
             f"neighbours {neighbours.relation!r}."

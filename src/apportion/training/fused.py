@@ -37,7 +37,7 @@ class LayerRows:
     """
 
     def __init__(self, outgoing: Tensor, incoming: Tensor | None, groups: Groups) -> None:
-        bounds = groups.bounds(math.prod(outgoing.shape[1:-1]))
+        bounds = groups.bounds(1 if outgoing.dim() == 2 else math.prod(outgoing.shape[1:-1]))
         self._rows = bounds, _by_position(outgoing), None if incoming is None else _by_position(incoming)
         self._products = UnitProducts(*self._rows)
         self._rounding = rounding_of(outgoing)
@@ -147,15 +147,25 @@ def by_rows(outgoing: Tensor, incoming: Tensor | None, groups: Groups) -> bool:
     on_processor = outgoing.device.type == "cpu" and not device_copies.asynchronous(outgoing.device)
     if outgoing.dtype != torch.float32 or not on_processor or not available():
         return False
-    longest: int = groups.most * math.prod(outgoing.shape[1:-1])
     if incoming is None:
-        return longest <= _LONGEST
-    rows, columns = outgoing.shape[-1], incoming.shape[-1]
+        return few_positions(outgoing, groups)
+    longest, rows, columns = _longest(outgoing, groups), outgoing.shape[-1], incoming.shape[-1]
     if incoming.dtype != torch.float32:
         return False
-    return longest == 1 or bool(3 * longest * (columns + rows) <= 2 * columns * rows)
+    return longest == 1 or 3 * longest * (columns + rows) <= 2 * columns * rows
+
+
+def few_positions(outgoing: Tensor, groups: Groups) -> bool:
+    """Whether products between positions cost less than gradients of units, where these are vectors."""
+    return _longest(outgoing, groups) <= _LONGEST
+
+
+def _longest(outgoing: Tensor, groups: Groups) -> int:
+    """Return the largest number of positions of a unit."""
+    return groups.most if outgoing.dim() == 2 else groups.most * math.prod(outgoing.shape[1:-1])
 
 
 def _by_position(rows: Tensor) -> NDArray[np.float32]:
     """Return rows and positions along one axis."""
-    return np.ascontiguousarray(rows.numpy()).reshape(-1, rows.shape[-1])
+    held: NDArray[np.float32] = np.ascontiguousarray(rows.numpy())
+    return held if held.ndim == 2 else held.reshape(-1, held.shape[-1])

@@ -13,8 +13,6 @@ _LAYERS = frozenset({
     nn.Linear, nn.Embedding, nn.Conv2d, nn.LayerNorm, nn.Flatten, nn.Unflatten, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU,
     nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.MaxPool2d, nn.AvgPool2d,
 })  # fmt: skip
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_SET_ON_ONE = ("forward", "__call__", "_call_impl")  # replace what the class does
 
 
 def layers_in_a_row(module: nn.Module) -> list[nn.Module] | None:
@@ -40,7 +38,9 @@ def _as_it_comes(module: nn.Module, kinds: frozenset[type[nn.Module]] | tuple[ty
     held = vars(module)
     if type(module) not in kinds or held.get("inplace") or held.get("max_norm") is not None:
         return False
-    if any(held[name] for name in _HOOKS) or any(name in held for name in _SET_ON_ONE):
+    if held["_forward_hooks"] or held["_forward_pre_hooks"] or held["_backward_hooks"] or held["_backward_pre_hooks"]:
+        return False
+    if "forward" in held or "__call__" in held or "_call_impl" in held:  # in place of what the class does
         return False
     return held.get("_compiled_call_impl") is None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import optimizer as of_optimizers
 
 from apportion.errors import InputError
 
@@ -68,9 +69,14 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
         super().__setstate__(state)
         self._added = None
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients. A closure would compute gradients without privacy."""
+        given = () if closure is None else (closure,)
+        return self._seen_step(*given) if _seen_by_others(self) else self._step(*given)
+
+    step.hooked = True  # type: ignore[attr-defined]  # so PyTorch does not wrap it again, which takes longer than a step
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> None:
         if closure is not None:
             raise InputError(
                 "Expected no closure: gradients must come from private releases, not from a closure.",
@@ -83,12 +89,14 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
                 argument=None,
             )
         noise, self._added = self._added or NO_NOISE, None
-        for group in self.param_groups:
-            held = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if not self._update_together(held, group):
-                for parameter in held:
-                    self._update(parameter, group, noise)
-        return None
+        with torch.no_grad():
+            for group in self.param_groups:
+                held = [parameter for parameter in group["params"] if parameter.grad is not None]
+                if not self._update_together(held, group):
+                    for parameter in held:
+                        self._update(parameter, group, noise)
+
+    _seen_step = torch.optim.Optimizer.profile_hook_step(_step)  # with hooks, and known to profilers
 
     def _update_together(self, parameters: list[Tensor], group: dict[str, Any]) -> bool:
         """Move all parameters of a group in few operations, if that is worth it; return whether it was done."""
@@ -97,6 +105,16 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
     @abstractmethod
     def _update(self, parameter: Tensor, group: dict[str, Any], noise: AddedNoise) -> None:
         """Move one parameter by its gradient."""
+
+
+def _seen_by_others(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether hooks or a profiler want to know of steps; if torch no longer tells, yes."""
+    try:
+        hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+        of_all = of_optimizers._global_optimizer_pre_hooks or of_optimizers._global_optimizer_post_hooks
+        return bool(hooks or of_all or torch.autograd._profiler_enabled())
+    except AttributeError:
+        return True
 
 
 def decayed(parameter: Tensor, group: dict[str, Any]) -> Tensor:

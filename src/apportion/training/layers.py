@@ -19,11 +19,13 @@ from torch.nn import functional
 
 from apportion.errors import InputError
 from apportion.linalg import device_copies
+from apportion.training.backward import gradients_at
 from apportion.training.blocks import Found, Lookup, Product, Stored, rounding_of, sizes_of_rows
 from apportion.training.by_row import ByRow, cheaper_by_row
-from apportion.training.fused import LayerRows, RowProducts, by_rows
+from apportion.training.fused import LayerRows, RowProducts, by_rows, few_positions
 from apportion.training.groups import Groups
 from apportion.training.in_a_row import layers_in_a_row
+from apportion.training.module_state import version_of
 from apportion.training.on_gpu import Joined, JoinedRows, joins
 
 Passed = tuple[nn.Module, Tensor, Tensor]
@@ -66,6 +68,11 @@ class LayerFactors:
         self._groups = Groups(torch.zeros(1, dtype=torch.int64))
         self._untouched = False  # whether the last pass wrote nothing to its inputs
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether nothing in a pass writes to its inputs."""
+        return layers_in_a_row(self._module) is not None
+
     def blocks(self, inputs: Tensor, targets: Tensor, offsets: Tensor) -> list[LayerBlock]:
         """Return one block for each trained parameter, in the order of the module's parameters."""
         return self.blocks_of(self.passed(inputs, targets), offsets)
@@ -73,16 +80,13 @@ class LayerFactors:
     def passed(self, inputs: Tensor, targets: Tensor) -> list[Passed]:
         """Return what went into each layer that was used, and the gradient of what came out."""
         seen: dict[nn.Module, tuple[Tensor, GradientEdge]] = {}
-        written = _version(inputs)
+        written = version_of(inputs)
         with torch.enable_grad():
             losses = self._loss(self._seen(inputs, seen), targets)
             used = [layer for layer in self._layers if layer in seen]
-            result = torch.autograd.grad(losses, [seen[layer][1] for layer in used], torch.ones_like(losses))
-        self._untouched = _version(inputs) == written
-        return [
-            (layer, _wide(seen[layer][0].detach()), _wide(gradient))
-            for layer, gradient in zip(used, result, strict=True)
-        ]
+            result = gradients_at(losses, [seen[layer][1] for layer in used])
+        self._untouched = version_of(inputs) == written
+        return [(layer, _wide(seen[layer][0]), _wide(gradient)) for layer, gradient in zip(used, result, strict=True)]
 
     def blocks_of(
         self, passed: Sequence[Passed], offsets: Tensor, found: Mapping[nn.Module, Found] | None = None
@@ -128,14 +132,15 @@ class LayerFactors:
 
     def _seen(self, inputs: Tensor, seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Any:
         """Return the module's outputs, and keep what goes in and out of each trained layer."""
-        keep, one_by_one = _keeper(seen), layers_in_a_row(self._module)
+        one_by_one = layers_in_a_row(self._module)
         if one_by_one is not None:
             values = inputs
-            for layer in one_by_one:
+            for layer in one_by_one:  # each is there once
                 given, values = values, layer.forward(values)  # what a call does where there are no hooks
                 if layer in self._layers:
-                    keep(layer, (given,), values)
+                    seen[layer] = given, get_gradient_edge(values)
             return values
+        keep = _keeper(seen)
         hooks = [layer.register_forward_hook(keep) for layer in self._layers]
         try:
             return self._module(inputs)
@@ -144,19 +149,15 @@ class LayerFactors:
                 hook.remove()
 
 
-def _version(values: Tensor) -> int:
-    """Return how often a tensor was written to, as far as torch counts it."""
-    return 0 if values.is_inference() else int(values._version)
-
-
 def _trained(layer: nn.Module) -> bool:
     """Whether a layer has a trained parameter of its own."""
     return any(p is not None and p.requires_grad for p in layer._parameters.values())
 
 
 def _wide(values: Tensor) -> Tensor:
-    """Return numbers of 16 bits, which autocast makes, in float32."""
-    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+    """Return numbers without their history; those of 16 bits, which autocast makes, in float32."""
+    held = values.detach() if values.requires_grad else values
+    return held.float() if held.dtype in (torch.bfloat16, torch.float16) else held
 
 
 def _keeper(seen: dict[nn.Module, tuple[Tensor, GradientEdge]]) -> Callable[[nn.Module, Any, Tensor], None]:
@@ -219,7 +220,7 @@ def _linear(layer: nn.Linear, a: Tensor, b: Tensor, groups: Groups) -> dict[int,
         made[id(weight)] = general() if rows is None else RowProducts(rows, general, bias=False)
     if bias is not None and bias.requires_grad:
         of_bias = partial(_summed_rows, b, groups)
-        own = by_rows(b, None, groups)
+        own = few_positions(b, groups) if shared else by_rows(b, None, groups)
         made[id(bias)] = RowProducts(rows or LayerRows(b, None, groups), of_bias, bias=True) if own else of_bias()
     return made
 

@@ -30,9 +30,8 @@ class unchanged:  # noqa: N801 - used like a function
 
     def __enter__(self) -> None:
         """Remember how everything is."""
-        self._before = [(part, vars(part).copy(), _members(part)) for part in self._module.modules()]
-        held = _tensors(self._before)
-        self._copies = [(t, t.detach().clone()) for t in held if self._trained or not t.requires_grad]
+        self._before = [(part, vars(part).copy(), _members(part)) for part in parts_of(self._module)]
+        self._copies = [(t, t.detach().clone()) for t in _tensors(self._before, self._trained)]
 
     def __exit__(self, *problem: object) -> None:
         """Put everything back."""
@@ -45,9 +44,26 @@ class unchanged:  # noqa: N801 - used like a function
                 tensor.copy_(copy)
 
 
+def parts_of(module: nn.Module) -> list[nn.Module]:
+    """Return a module and all its parts, each once, in the order of `module.modules()`, which takes longer."""
+    found: dict[nn.Module, None] = {}
+    waiting: list[nn.Module | None] = [module]
+    while waiting:
+        part = waiting.pop()
+        if part is not None and part not in found:
+            found[part] = None
+            waiting += reversed([*part._modules.values()])
+    return list(found)
+
+
+def version_of(values: Tensor) -> int:
+    """Return how often a tensor was written to, as far as torch counts it."""
+    return 0 if values.is_inference() else int(values._version)
+
+
 def forget_gradients(module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
     """Clear all gradients, so that the optimizer uses released ones alone."""
-    for part in module.modules():
+    for part in parts_of(module):
         for parameter in part._parameters.values():
             if parameter is not None:
                 parameter.grad = None
@@ -62,13 +78,15 @@ def _members(part: nn.Module) -> tuple[dict[str, Any], ...]:
     return tuple(held[name].copy() for name in _HELD)
 
 
-def _tensors(before: list[tuple[nn.Module, dict[str, Any], tuple[dict[str, Any], ...]]]) -> list[Tensor]:
-    """Return every tensor that a part holds, each once."""
+def _tensors(before: list[tuple[nn.Module, dict[str, Any], tuple[dict[str, Any], ...]]], trained: bool) -> list[Tensor]:
+    """Return every tensor that a part holds, each once; those that need gradients only if these are asked for."""
     found = {}
     for _, values, held in before:
         own = [value for name, value in values.items() if name not in _OF_ANY]
-        for value in (*own, *(each for inside in held for each in inside.values())):
-            if isinstance(value, Tensor):
+        for inside in held:
+            own += inside.values()
+        for value in own:
+            if isinstance(value, Tensor) and (trained or not value.requires_grad):
                 found[id(value)] = value
     return list(found.values())
 

@@ -38,6 +38,10 @@ class PaddedPass:
     offsets: Tensor
     real: Tensor | None
 
+    def of(self, values: Tensor) -> Tensor:
+        """Return what the rows have, with the padding."""
+        return values if self.rows is None else values[self.rows.to(values.device)]
+
     def at(self, device: torch.device) -> PaddedPass:
         """Return the same with what the rows' device is asked for on that device."""
         if device.type == "cpu" or self.rows is None:

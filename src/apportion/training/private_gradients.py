@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,12 @@ from apportion.privacy.sampling import Sample
 from apportion.training.applied import applied, dropout_rates, modes, refuse_surroundings
 from apportion.training.arguments import require_length, require_rules
 from apportion.training.clipping import Clip, ComingStep, FixedClip, ReleasedLoss, SecondMomentScales, noise_of
+from apportion.training.copied_rows import CopiedRows
 from apportion.training.held_passes import HeldPasses
 from apportion.training.known_noise import AddedNoise, KnownNoiseOptimizer
 from apportion.training.layers import LayerFactors
 from apportion.training.machine import coarse_products
-from apportion.training.module_state import forget_gradients, unchanged
+from apportion.training.module_state import forget_gradients, parts_of, unchanged
 from apportion.training.padding import PaddedPass, padded, row_alignment
 from apportion.training.per_unit import (
     GradientWay,
@@ -137,11 +139,12 @@ class PrivateGradients:
         self._trained = list(map(id, self._parameters))
         self._whole = [tuple(p.shape) for p in self._parameters]
         self._alike = len({(p.device, p.dtype) for p in self._parameters}) == 1
-        self._modes, self._rates = modes(self._module.modules()), dropout_rates(self._module.modules())
+        self._modes, self._rates = modes(parts := parts_of(self._module)), dropout_rates(parts)
         self._rows_at_once = rows_at_once
         own = self._units.of_process(self._processes.number, self._processes.size)
         self._everybody: NDArray[np.int64] = np.flatnonzero(own)
         self._held: HeldPasses | None = None
+        self._copied = CopiedRows(self._units)
         self._apart = 0
         self._sent: NDArray[Any] | None = None  # the last released vector, which may be on its way to a GPU
         self._way = self._checked_way()
@@ -246,7 +249,7 @@ class PrivateGradients:
 
     def _check_module(self) -> None:
         """Refuse other trained parameters than at the start; check the module again if its modes changed."""
-        parts = list(self._module.modules())
+        parts = parts_of(self._module)
         held = {id(p): p for part in parts for p in part._parameters.values() if p is not None}
         if [key for key, p in held.items() if p.requires_grad] != self._trained:
             raise InputError(
@@ -258,7 +261,7 @@ class PrivateGradients:
             )
         if self._modes != modes(parts):
             self._way = self._checked_way()
-            self._modes = modes(self._module.modules())
+            self._modes = modes(parts_of(self._module))
 
     def _plan(
         self, steps: int, n_units: int | None, units_share: float, state: dict[str, Any] | None
@@ -358,16 +361,15 @@ class PrivateGradients:
 
     def _replayable(self, units: NDArray[np.int64]) -> bool:
         """Whether a step is one pass over everybody on one GPU, of which nothing but clipped gradients is added up."""
-        if units is not self._everybody or not isinstance(self._way, LayerFactors) or self._processes.size > 1:
+        on_gpu = device_copies.asynchronous(self._device) and isinstance(self._way, LayerFactors)
+        if not on_gpu or units is not self._everybody or self._processes.size > 1:
             return False
         if torch.are_deterministic_algorithms_enabled():  # a checkpoint goes on launch by launch
             return False
         if self._tables is not None or self._losses is not None or self._scaling is not None:
             return False
-        device = self._parameters[0].device
-        on_one = device_copies.asynchronous(device) and all(p.device == device for p in self._parameters)
-        plain = on_one and device == self._device and not self._clip.counted and not self._mean_of_rows
-        return plain and len(self._pieces(units)) == 1
+        on_one = all(p.device == self._device for p in self._parameters)
+        return on_one and not self._clip.counted and not self._mean_of_rows and len(self._pieces(units)) == 1
 
     def _add(self, total: GradientTotal, units: NDArray[np.int64]) -> None:
         """Add the clipped gradients of these units."""
@@ -383,11 +385,11 @@ class PrivateGradients:
 
     def _passes(self, units: NDArray[np.int64]) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield inputs, targets, offsets and real units (None: all); always as many rows if products are coarse."""
-        for rows, filled in self._pieces(units):
-            inputs, targets = self._units.taken(rows)
-            if filled.rows is not None:
-                inputs, targets = inputs[filled.rows.to(inputs.device)], targets[filled.rows.to(targets.device)]
-            yield inputs, targets, filled.offsets, filled.real
+        pieces, way = self._pieces(units), self._way
+        only = units is self._everybody and len(pieces) == 1 and not device_copies.asynchronous(self._device)
+        alone = self._held if only and isinstance(way, LayerFactors) and way.only_reads else None
+        for rows, filled in pieces:
+            yield *self._copied.of(rows, filled, alone), filled.offsets, filled.real
 
     def _pieces(self, units: NDArray[np.int64]) -> list[tuple[Any, PaddedPass]]:
         """Return which rows each pass takes, and its padding; for full batches the same every time."""
@@ -408,7 +410,7 @@ class PrivateGradients:
             parameter.grad = gradient
         if self._scaling is not None:
             variances = [noise.variance_of(p) for p in self._parameters]
-            mean = [part / self._expected for part in self._parts(torch.from_numpy(released))]
+            mean = [part / self._expected for part in self._parts(released)]
             self._scaling.observe(mean, [v.double().cpu() if isinstance(v, Tensor) else v for v in variances])
         if self._clip.counted:
             within = float(released[sum(map(math.prod, self._shapes))]) / self._expected + 0.5
@@ -422,24 +424,24 @@ class PrivateGradients:
             like = self._parameters[0]
             if self._dtype is not None and self._processes.size == 1 and like.device.type == "cpu":
                 released /= released.dtype.type(self._expected)  # nobody else needs what is changed here
-                return self._parts(torch.from_numpy(released))
+                return self._parts(released)
             self._sent, beside = released, device_copies.asynchronous(like.device)
             held = torch.from_numpy(released).to(like.device, like.dtype, copy=True, non_blocking=beside)
-            return self._parts(held.div_(self._expected))
-        parts = self._parts(torch.from_numpy(released))
+            sizes = list(map(math.prod, self._shapes))
+            parts = held.div_(self._expected)[: sum(sizes)].split_with_sizes(sizes)
+            return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        parts = self._parts(released)
         placed = parts if self._tables is None else self._tables.spread_out(parts)
         return [
             part.to(parameter.device, parameter.dtype, copy=True).div_(self._expected)
             for parameter, part in zip(self._parameters, placed, strict=True)
         ]
 
-    def _parts(self, released: Tensor) -> list[Tensor]:
-        """Return what was released of each parameter."""
-        shapes = self._shapes
-        sizes = list(map(math.prod, shapes))
-        rest = len(released) - sum(sizes)
-        parts = released.split_with_sizes([*sizes, rest] if rest else sizes)
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+    def _parts(self, released: NDArray[Any]) -> list[Tensor]:
+        """Return what was released of each parameter, as views."""
+        ends = [0, *accumulate(map(math.prod, self._shapes))]
+        places = zip(ends, ends[1:], self._shapes, strict=False)
+        return [torch.from_numpy(released[first:last].reshape(shape)) for first, last, shape in places]
 
     @property
     def _shapes(self) -> list[tuple[int, ...]]:

@@ -24,6 +24,7 @@ from apportion.privacy.sampling import Keys
 from apportion.privacy.session import Session
 from apportion.training.checkpoints import identity_of
 from apportion.training.dropout import numbers_by_content, row_numbers, with_numbers
+from apportion.training.module_state import version_of
 from apportion.training.reading import Column, columns_of
 from apportion.training.structured import Layout
 
@@ -72,7 +73,7 @@ class Units:
     @property
     def version(self) -> int:
         """How often the rows were written to, as far as torch counts it."""
-        return sum(0 if held.is_inference() else held._version for held in (self._inputs, self._targets))
+        return version_of(self._inputs) + version_of(self._targets)
 
     def numbered(self) -> Self:
         """Return the same units with one more column of inputs: a number for each row, for masks of dropout."""
@@ -109,16 +110,24 @@ class Units:
             yield self._rows_of(chosen, counts, offsets), torch.as_tensor(offsets)
 
     def taken(self, rows: Any) -> tuple[Tensor, Tensor]:
-        """Return copies of inputs and targets of some rows.
+        """Return copies of inputs and targets of some rows."""
+        return self.inputs_of(rows), self.targets_of(rows)
+
+    def inputs_of(self, rows: Any) -> Tensor:
+        """Return a copy of the inputs of some rows.
 
         A module may write into them. And products of matrices round by where in memory rows lie, which in a part of all
         rows would depend on how many rows others have.
         """
-        there = rows if isinstance(rows, slice) else rows.to(self._targets.device)
-        inputs, targets = self._inputs[rows], self._targets[there]
+        inputs = self._inputs[rows]
+        return self._with_numbers(inputs.clone() if isinstance(rows, slice) else inputs, rows)
+
+    def targets_of(self, rows: Any) -> Tensor:
+        """Return a copy of the targets of some rows, since a loss may write into them."""
         if isinstance(rows, slice):
-            inputs, targets = inputs.clone(), targets.clone()
-        return self._with_numbers(inputs, rows), targets
+            all_rows = rows.start == 0 and rows.stop == len(self._targets)
+            return (self._targets if all_rows else self._targets[rows]).clone()
+        return self._targets[rows.to(self._targets.device)]
 
     def _rows_of(self, chosen: NDArray[np.int64], counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> Any:
         """Return the rows of some units; a slice if they lie behind one another."""
