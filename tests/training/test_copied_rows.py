@@ -1,4 +1,4 @@
-"""One copy of everybody's inputs for all steps, where nothing in a pass writes to them; a new one wherever it might."""
+"""All inputs are copied to one place at every step, where nothing in a pass writes to them; else to a new one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from apportion.privacy import Budget, SeededNoise, Session
-from apportion.training import DPSGD, PrivateGradients, UserRows
+from apportion.training import DPSGD, FixedClip, PrivateGradients, UserRows
 from apportion.training.copied_rows import CopiedRows
 from apportion.training.held_passes import HeldPasses
 from apportion.training.padding import PaddedPass
@@ -35,6 +35,12 @@ def training(module, units, **settings):
     return PrivateGradients(module, loss, units, session, steps=STEPS, n_units=len(units), **settings)
 
 
+def times_unseen(rows, factor):
+    """Multiply rows by a factor; torch does not count what NumPy writes."""
+    held = rows.numpy()
+    held *= factor
+
+
 def gradient_after(module, units, change=lambda step: None, **settings):
     """The gradient of the last step, with something done before every step."""
     private, optimizer = training(module, units, **settings), DPSGD(module.parameters(), 0.5)
@@ -59,7 +65,7 @@ def inputs_of_steps(module, units, monkeypatch, **settings):
     return seen
 
 
-def test_a_full_batch_in_one_pass_is_copied_once(monkeypatch):
+def test_a_full_batch_in_one_pass_is_copied_to_one_place(monkeypatch):
     units = users()
     seen = inputs_of_steps(linear(), units, monkeypatch)
     assert len(seen) == STEPS
@@ -107,24 +113,48 @@ def test_parts_and_samples_are_copied_at_every_step(settings, monkeypatch):
 @pytest.mark.parametrize("rows", [ROWS, ROWS - 3])
 def test_steps_on_the_kept_copy_are_those_on_new_ones_to_the_last_bit(rows, monkeypatch):
     kept = gradient_after(linear(), users(rows))
-    monkeypatch.setattr(CopiedRows, "_known", lambda self, alone: None)
+    monkeypatch.setattr(CopiedRows, "_memory_of", lambda self, alone: None)
     assert torch.equal(gradient_after(linear(), users(rows)), kept)
 
 
-def test_rows_that_are_written_to_between_steps_count_from_then_on():
-    units = users()
+@pytest.mark.parametrize("write", [torch.Tensor.mul_, lambda rows, factor: rows.data.mul_(factor), times_unseen])
+@pytest.mark.parametrize("count", [ROWS, ROWS - 3])
+def test_rows_that_are_written_to_between_steps_count_from_then_on(count, write):
+    """Also where torch does not count it: targets are read again, too, and belong to the same rows."""
+    units, again = users(count), users(count)
 
-    def halve(step):
-        if step == STEPS - 1:
-            units._inputs.mul_(0.5)
+    def halve(rows):
+        return lambda step: write(rows, 0.5) if step == STEPS - 1 else None
 
-    changed = gradient_after(linear(), units, halve)
-    assert not torch.equal(changed, gradient_after(linear(), users()))
+    changed = gradient_after(linear(), units, halve(units._inputs))
+    assert not torch.equal(changed, gradient_after(linear(), users(count)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(CopiedRows, "_known", lambda self, alone: None)
-        again = users()
-        expected = gradient_after(linear(), again, lambda step: again._inputs.mul_(0.5 if step == STEPS - 1 else 1.0))
-        assert torch.equal(changed, expected)
+        patched.setattr(CopiedRows, "_memory_of", lambda self, alone: None)
+        assert torch.equal(changed, gradient_after(linear(), again, halve(again._inputs)))
+
+
+def test_what_a_layer_writes_unseen_does_not_reach_the_next_step(monkeypatch):
+    """Changed after the module was looked at, and nobody counts it."""
+    forward = nn.Linear.forward
+
+    def writing(layer, rows):
+        outputs = forward(layer, rows)
+        rows.data.zero_()
+        return outputs
+
+    def change(step):
+        monkeypatch.setattr(nn.Linear, "forward", writing)
+
+    kept = gradient_after(linear(), users(), change)
+    monkeypatch.undo()
+    monkeypatch.setattr(CopiedRows, "_memory_of", lambda self, alone: None)
+    assert torch.equal(gradient_after(linear(), users(), change), kept)
+
+
+def test_rows_that_need_gradients_get_new_memory(monkeypatch):
+    units = users()
+    units._inputs.requires_grad_()
+    assert len({rows.data_ptr() for rows in inputs_of_steps(linear(), units, monkeypatch)}) == STEPS
 
 
 def test_a_hook_that_is_set_later_writes_into_a_copy_of_its_own():
@@ -159,15 +189,41 @@ def test_a_loss_that_writes_into_its_targets_does_not_reach_the_next_step():
     assert torch.equal(gradient_after(linear(), users(), loss=forgetful), gradient_after(linear(), users()))
 
 
-def test_a_copy_that_was_written_to_is_not_used_again():
+@pytest.mark.parametrize("places", [None, torch.tensor([2, 0, 0])])
+def test_a_copy_that_was_written_to_is_copied_again(places):
     units = users()
     rows, offsets = next(units.pieces(np.arange(len(units)), ROWS))
-    filled = PaddedPass(None, offsets, None)
+    filled = PaddedPass(places, offsets, None)
     alone, copied = HeldPasses(np.arange(len(units)), 0, [(rows, filled)]), CopiedRows(units)
     first = copied.of(rows, filled, alone)[0]
-    assert copied.of(rows, filled, alone)[0] is first
+    expected = first.clone()
     first.zero_()
     second = copied.of(rows, filled, alone)[0]
-    assert torch.equal(second, units._inputs)
+    assert second is first
+    assert torch.equal(second, expected)
+    assert torch.equal(expected, units._inputs if places is None else units._inputs[places])
     assert copied.of(rows, filled, None)[0] is not second
     assert copied.of(rows, filled, alone)[0] is not second
+
+
+def test_rows_in_another_order_move_the_sum_by_one_clip_norm_for_one_user_more():
+    """Order is changed through NumPy, which torch does not count, between steps of users with a row each."""
+    generator, count = np.random.default_rng(1), 40
+    inputs, targets = generator.normal(size=(count, 5)).astype(np.float32), generator.normal(size=count)
+    inputs[3:5] *= 50.0
+    order, sums = generator.permutation(count), []
+    for kept in (np.arange(count), np.delete(np.arange(count), 3)):
+        held, beside = inputs[kept], targets[kept]
+        torch.manual_seed(0)
+        module = nn.Linear(5, 1)
+        units = UserRows(torch.from_numpy(held), torch.from_numpy(beside), kept)
+        private = PrivateGradients(
+            module, lambda outputs, values: (outputs[:, 0] - values).abs(), units,
+            Session(Budget(1e6, 1e-5), noise=SeededNoise(1)), steps=2, n_units=count, clip=FixedClip(1.0),
+        )  # fmt: skip
+        private.fill()
+        places = [int(np.flatnonzero(kept == user)[0]) for user in order if user in kept]
+        held[:], beside[:] = held[places], beside[places]
+        private.fill()
+        sums.append(count * torch.cat([p.grad.flatten().double() for p in module.parameters()]))
+    assert 0.5 < float((sums[0] - sums[1]).norm()) <= 1.0 + 1e-3

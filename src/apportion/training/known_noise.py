@@ -72,7 +72,8 @@ class KnownNoiseOptimizer(torch.optim.Optimizer, ABC):  # type: ignore[misc]
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have gradients. A closure would compute gradients without privacy."""
         given = () if closure is None else (closure,)
-        return self._seen_step(*given) if _seen_by_others(self) else self._step(*given)
+        wrapped = type(self).step is not KnownNoiseOptimizer.step  # by PyTorch: a step of a subclass, around this one
+        return self._step(*given) if wrapped or not _seen_by_others(self) else self._seen_step(*given)
 
     step.hooked = True  # type: ignore[attr-defined]  # so PyTorch does not wrap it again, which takes longer than a step
 

@@ -122,6 +122,18 @@ class Units:
         inputs = self._inputs[rows]
         return self._with_numbers(inputs.clone() if isinstance(rows, slice) else inputs, rows)
 
+    def inputs_into(self, held: Tensor, rows: Any, places: Tensor | None) -> Tensor:
+        """Copy the inputs of some rows, without numbers, into a tensor that `inputs_of` made for as many.
+
+        Args:
+            held: the tensor.
+            rows: which rows.
+            places: of the copied rows among these; None for all in order.
+        """
+        with torch.no_grad():
+            inputs = self._inputs[rows].detach()
+            return held.copy_(inputs) if places is None else torch.index_select(inputs, 0, places, out=held)
+
     def targets_of(self, rows: Any) -> Tensor:
         """Return a copy of the targets of some rows, since a loss may write into them."""
         if isinstance(rows, slice):
